@@ -103,7 +103,7 @@ void planner_try_assigned(void *ctx, size_t i) {
   plan_choice *c = &p->choices[i];
   const sl_hardware *now = &p->settings->modelled.hardware, best = at_its_best(now);
   if (!c->exact || !(c->seconds < INFINITY)) return;
-  for (uint64_t seed = 1; seed <= SEEDS; seed++) take(p, c, find(p, c, &best, seed));
+  for (uint64_t seed = 1; seed <= SEEDS && now->npairs; seed++) take(p, c, find(p, c, &best, seed));
   while (take(p, c, find(p, c, now, 1))) {}
   if (now->npairs) settle(p, c);
 }
