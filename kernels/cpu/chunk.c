@@ -4,8 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/base.h"
-
 static int detect(void) {
   int level = 0;
 #if defined(__x86_64__)
@@ -61,24 +59,4 @@ size_t sli_partials_scratch(const sl_call *call, int threads) {
 void sli_sum_rows(const sl_call *call, sli_chunk_fn *fn) {
   sl_team_for(call->team, sli_partials(sl_type_rows(&call->in_type[0])), fn, (void *)call);
   sli_for_columns(call, &call->in_type[0], sli_cpu()->add_partials);
-}
-
-/* ---- products ------------------------------------------------------------------ */
-
-enum { PIECES_A_THREAD = 4, PIECE_COLUMNS = 128, TILE_ROWS = 8, TILE_COLUMNS = 16 };
-
-static int64_t shares(int64_t total, int64_t parts, int64_t multiple) {
-  int64_t share = (total + parts - 1) / parts;
-  return SLI_MAX((share + multiple - 1) / multiple, 1) * multiple;
-}
-
-/* Tall pieces pack little of B for many sums, wide ones as little of A. Of few pieces, an odd number would leave one
- * of two threads idle while the last one runs. */
-int sli_multiplying_cut(sli_multiplying *m, int threads) {
-  int64_t tall = SLI_MAX((m->m + SLI_PRODUCT_ROWS - 1) / SLI_PRODUCT_ROWS, 1), most = PIECES_A_THREAD * threads;
-  int64_t wide = threads > 1 ? SLI_MAX(SLI_MIN((most + tall - 1) / tall, m->n / PIECE_COLUMNS), 1) : 1;
-  if (threads > 1 && tall > 1 && tall * wide % 2 && tall * wide < most) tall++;
-  m->rows = shares(m->m, tall, TILE_ROWS);
-  m->columns = shares(m->n, wide, TILE_COLUMNS);
-  return sli_chunk_count(m->m, m->rows) * sli_chunk_count(m->n, m->columns);
 }

@@ -62,7 +62,6 @@ typedef struct sli_cpu_chunks {
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
   sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
   sli_row_fn *const *where;                    /* y, da, db */
-  sli_chunk_fn *product;                       /* of an sli_multiplying; NULL: none without AVX-512 */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3;
@@ -240,27 +239,6 @@ static inline int64_t sli_turn_columns(const sli_turning *t) {
 static inline int sli_turn_chunks(const sli_turning *t) {
   return sli_chunk_count(t->k, SLI_TURN_ROWS) * sli_chunk_count(t->n, sli_turn_columns(t));
 }
-
-/* ---- products ------------------------------------------------------------------ */
-
-/* C[m, n] = op(A) op(B) + bias, or C += op(A) op(B), in f32, cut into pieces of `rows` by `columns`: pieces along the
- * rows of C come first. The cut changes no number. */
-typedef struct sli_multiplying {
-  int64_t m, n, k, rows, columns;
-  bool a_transposed, b_transposed, add;
-  const float *a, *b, *bias; /* bias: NULL, or [n] */
-  float *c;
-  float *room; /* this thread's, SLI_PRODUCT_ROOM floats */
-} sli_multiplying;
-
-/* A piece has no more rows than that; sums go by so many numbers. */
-enum { SLI_PRODUCT_ROWS = 256, SLI_PRODUCT_DEPTH = 512 };
-
-/* A panel of B, and of A all rows of a piece. */
-enum { SLI_PRODUCT_ROOM = SLI_PRODUCT_DEPTH * (48 + SLI_PRODUCT_ROWS) };
-
-/* How many pieces, for a team of so many threads: rows and columns of a piece are set. */
-int sli_multiplying_cut(sli_multiplying *m, int threads);
 
 /* ---- rotary ------------------------------------------------------------------ */
 

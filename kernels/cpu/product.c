@@ -1,7 +1,6 @@
-/* Matrix products: by hand in f32 of not too many rows, where the processor has AVX-512 (vector/product.h), all others
- * by oneDNN's matmul primitive.
+/* Matrix products by oneDNN's matmul primitive.
  *
- * Of the library: a product is cut along the rows of C into chunks of equal height (and a last
+ * A product is cut along the rows of C into chunks of equal height (and a last
  * one of the rest), each one call of the library on one thread. The height
  * follows from the shape alone, so the sums do not depend on the team; tall
  * products make eight chunks or more, short ones fewer but not an odd number, because
@@ -33,7 +32,7 @@
 #include "kernels/kernels.h"
 
 enum { BF16_BYTES = 2 };
-enum { ANY_TEAM = 2, SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
+enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
 enum { A, B, C, BIAS, SCRATCH, OPERANDS };
 
 static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
@@ -48,7 +47,6 @@ struct kernel {
 
 struct sli_product {
   sli_product_shape shape;
-  bool by_hand;           /* sli_cpu()->product; nothing of what follows */
   int64_t height;         /* rows of a chunk */
   struct kernel whole[2]; /* chunks of full height; [1] adds */
   struct kernel rest[2];  /* the last chunk */
@@ -67,7 +65,7 @@ struct thread {
   struct buffer {
     void *data;
     size_t bytes;
-  } scratch, rounded, packed, /* the library's; the chunk of A in bf16; what is multiplied by hand */
+  } scratch, rounded, /* the library's; the chunk of A in bf16 */
       rooms[SLI_PRODUCT_ROOMS];
   struct {
     uint64_t number;
@@ -86,7 +84,6 @@ static void thread_end(void *arg) {
   dnnl_stream_destroy(thread->stream);
   free(thread->scratch.data);
   free(thread->rounded.data);
-  free(thread->packed.data);
   for (int i = 0; i < SLI_PRODUCT_ROOMS; i++) free(thread->rooms[i].data);
   free(thread);
 }
@@ -131,14 +128,16 @@ static dnnl_memory_t *memory_for(struct thread *thread, const struct kernel *ker
   for (int i = 0; i < OPERANDS; i++) {
     memory[i] = NULL;
     if (!kernel->desc[i]) continue;
-    dnnl_status_t status = dnnl_memory_create(&memory[i], kernel->desc[i], engine, DNNL_MEMORY_NONE);
+    dnnl_status_t status =
+        dnnl_memory_create(&memory[i], kernel->desc[i], engine, DNNL_MEMORY_NONE);
     SLI_CHECK(status == dnnl_success, "oneDNN gave no memory object: status %d", status);
   }
   thread->table[kernel->number % TABLE].number = kernel->number;
   return memory;
 }
 
-static void kernel_run(const struct kernel *kernel, const void *a, const void *b, const float *bias, void *c) {
+static void kernel_run(const struct kernel *kernel, const void *a, const void *b,
+                       const float *bias, void *c) {
   struct thread *thread = this_thread();
   const dnnl_memory_desc_t *scratch = kernel->desc[SCRATCH];
   size_t scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
@@ -168,7 +167,8 @@ static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, i
 }
 
 /* B as the caller has it. */
-static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type, const sli_product_shape *s) {
+static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
+                                const sli_product_shape *s) {
   return describe(desc, type, s->k, s->n, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
@@ -187,7 +187,8 @@ static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_produ
   dnnl_dims_t dims = {s->k, s->n};
   dnnl_status_t status = dnnl_success;
   if (packed) desc[B] = *packed;
-  else if (s->bf16) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type, dnnl_format_tag_any);
+  else if (s->bf16) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type,
+                                                            dnnl_format_tag_any);
   else status = describe_b(&desc[B], type, s);
   if (!status) status = describe_a(&desc[A], type, s, rows);
   if (!status) status = describe(&desc[C], dnnl_f32, rows, s->n, false, s->n);
@@ -286,22 +287,12 @@ static sl_status start_library(void) {
   return SL_OK;
 }
 
-/* Where the library would copy B for every few rows; and where its sums go by the same stretches. An A that is stored
- * the other way round it packs better, which counts where its columns are long. */
-static bool faster_by_hand(const sli_product_shape *shape) {
-  int64_t longest = shape->a_transposed ? SLI_PRODUCT_DEPTH : 2 * SLI_PRODUCT_DEPTH;
-  return sli_cpu()->product && !shape->bf16 && shape->k <= longest && chunk_height(shape->m) < TALL_CHUNK;
-}
-
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
   dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
   SLI_TRY(start_library());
   if (packed) SLI_TRY(choose_order(shape, packed));
   sli_product *p = sli_calloc(1, sizeof *p);
-  *product = p;
   p->shape = *shape;
-  p->by_hand = faster_by_hand(shape);
-  if (p->by_hand) return SL_OK;
   p->height = chunk_height(shape->m);
   int64_t rest = shape->m % p->height;
   sl_status status = SL_OK;
@@ -309,38 +300,35 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
     status = kernel_create(&p->whole[add], shape, p->height, add, packed);
     if (!status && rest) status = kernel_create(&p->rest[add], shape, rest, add, packed);
   }
-  if (status) sli_product_destroy(p), *product = NULL;
+  if (status) sli_product_destroy(p);
+  else *product = p;
   return status;
 }
 
 void sli_product_destroy(sli_product *product) {
   if (!product) return;
-  for (int add = 0; add < 2; add++)
+  for (int add = 0; add < 2; add++) {
     if (product->whole[add].primitive) dnnl_primitive_destroy(product->whole[add].primitive);
-  for (int add = 0; add < 2; add++)
     if (product->rest[add].primitive) dnnl_primitive_destroy(product->rest[add].primitive);
+  }
   free(product);
+}
+
+static int chunk_count(const sli_product *p, int64_t rows) {
+  return (int)((rows + p->height - 1) / p->height);
+}
+
+int sli_product_chunks(const sli_product *p) {
+  return chunk_count(p, p->shape.m);
 }
 
 struct run {
   const sli_product *product;
-  sli_multiplying m;
+  bool add;
+  const void *a, *b;
+  const float *bias;
+  float *c;
 };
-
-static struct run run_of(const sli_product *product, int64_t rows, bool add, const void *a, const void *b,
-                         const float *bias, float *c) {
-  const sli_product_shape *s = &product->shape;
-  return (struct run){product, {.m = rows, .n = s->n, .k = s->k, .a_transposed = s->a_transposed,
-                                .b_transposed = s->b_transposed, .add = add, .a = a, .b = b, .bias = bias, .c = c}};
-}
-
-static void run_piece(void *arg, int i) {
-  sli_multiplying piece = ((const struct run *)arg)->m;
-  piece.room = buffer_for(&this_thread()->packed, SLI_PRODUCT_ROOM * sizeof *piece.room);
-  sli_cpu()->product(&piece, i);
-}
-
-/* ---- by the library --------------------------------------------------------------- */
 
 /* Some rows of A in bf16, in this thread's buffer. */
 static const void *round_rows(const float *a, int64_t count) {
@@ -352,52 +340,38 @@ static const void *round_rows(const float *a, int64_t count) {
 /* A from a row of C on, `rows` of them. */
 static const void *operand_rows(const struct run *run, int64_t row, int64_t rows) {
   const sli_product_shape *s = &run->product->shape;
-  const float *a = run->m.a;
-  if (s->a_transposed && s->bf16) return (const uint16_t *)(const void *)a + row * sli_turned_row(s->k);
-  if (s->a_transposed) return a + row;
-  return s->bf16 ? round_rows(a + row * s->k, rows * s->k) : a + row * s->k;
+  if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
+  if (s->a_transposed) return (const float *)run->a + row;
+  const float *a = (const float *)run->a + row * s->k;
+  return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
 
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
-  const sli_multiplying *m = &run->m;
-  int64_t row = i * p->height, rows = SLI_MIN(p->height, p->shape.m - row);
-  kernel_run(rows == p->height ? &p->whole[m->add] : &p->rest[m->add], operand_rows(run, row, rows), m->b, m->bias,
-             m->c + row * m->n);
-}
-
-/* ---- both ------------------------------------------------------------------------- */
-
-static int chunk_count(struct run *run, int threads) {
-  const sli_product *p = run->product;
-  return p->by_hand ? sli_multiplying_cut(&run->m, threads) : sli_chunk_count(run->m.m, p->height);
-}
-
-static void run_all(struct run run, struct sl_team *team) {
-  sl_team_for(team, chunk_count(&run, sl_team_size(team)), run.product->by_hand ? run_piece : run_chunk, &run);
+  const sli_product_shape *s = &p->shape;
+  int64_t row = i * p->height;
+  int64_t rows = SLI_MIN(p->height, s->m - row);
+  kernel_run(rows == p->height ? &p->whole[run->add] : &p->rest[run->add],
+             operand_rows(run, row, rows), run->b, run->bias, run->c + row * s->n);
 }
 
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
                      const void *b, const float *bias, float *c) {
-  run_all(run_of(product, product->shape.m, add, a, b, bias, c), team);
+  struct run run = {product, add, a, b, bias, c};
+  sl_team_for(team, chunk_count(product, product->shape.m), run_chunk, &run);
 }
 
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
                           const void *a, const void *b, const float *bias, float *c) {
-  run_all(run_of(product, rows, false, a, b, bias, c), team);
-}
-
-int sli_product_chunks(const sli_product *p) {
-  struct run run = run_of(p, p->shape.m, false, NULL, NULL, NULL, NULL);
-  return chunk_count(&run, ANY_TEAM);
+  struct run run = {product, false, a, b, bias, c};
+  sl_team_for(team, chunk_count(product, rows), run_chunk, &run);
 }
 
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk) {
-  struct run run = run_of(product, product->shape.m, add, a, b, bias, c);
-  chunk_count(&run, ANY_TEAM);
-  (product->by_hand ? run_piece : run_chunk)(&run, chunk);
+  struct run run = {product, add, a, b, bias, c};
+  run_chunk(&run, chunk);
 }
 
 /* ---- packing ---------------------------------------------------------------------- */
@@ -410,11 +384,13 @@ struct sli_pack {
 /* The library calls what it reads and writes here A and C as well. */
 _Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST, "a reorder's operands");
 
-static dnnl_status_t make_reorder(struct kernel *kernel, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to) {
+static dnnl_status_t make_reorder(struct kernel *kernel, const dnnl_memory_desc_t *from,
+                                  const dnnl_memory_desc_t *to) {
   dnnl_primitive_attr_t attr = NULL;
   dnnl_primitive_desc_t desc = NULL;
   dnnl_status_t status = make_attributes(&attr, false);
-  if (!status) status = dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr);
+  if (!status)
+    status = dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr);
   if (!status) status = dnnl_primitive_create(&kernel->primitive, desc);
   if (!status) take_descriptions(kernel);
   dnnl_primitive_desc_destroy(desc);

@@ -28,7 +28,7 @@ typedef struct sli_product sli_product;
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product);
 void sli_product_destroy(sli_product *product);
 
-/* C = A B, or C += A B if `add`. Its bits are the same on any team. */
+/* C = A B, or C += A B if `add`. Cut into chunks of rows by shape alone. */
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
                      const void *b, const float *bias, float *c);
 
@@ -36,7 +36,7 @@ void sli_product_run(const sli_product *product, struct sl_team *team, bool add,
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
                           const void *a, const void *b, const float *bias, float *c);
 
-/* A part of C, on this thread; and how many parts there are. */
+/* One of those chunks, on this thread; and how many there are. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);
 int sli_product_chunks(const sli_product *product);

@@ -21,7 +21,6 @@
 #include "kernels/cpu/vector/served_digits.h"
 #include "kernels/cpu/vector/served_blocks.h"
 #include "kernels/cpu/vector/served_product.h"
-#include "kernels/cpu/vector/product.h"
 #include "kernels/cpu/vector/softmax.h"
 #include "kernels/cpu/vector/unary.h"
 #include "kernels/cpu/vector/fold.h"
@@ -35,8 +34,5 @@ const sli_cpu_chunks SLI_TABLE = {
     .unary_b = unary_b_chunks,
     .binary = binary_rows,
     .where = where_rows,
-#if defined(__AVX512F__)
-    .product = product_chunk,
-#endif
 };
 #endif
