@@ -137,13 +137,14 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
   uint64_t start = sli_now_ns();
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
-  const int32_t *joined = (const int32_t *)program->state + (calls - program->calls);
+  const int32_t *joined = program->state; /* NULL: another kind of queue has prepared it, each call runs alone */
+  if (joined) joined += calls - program->calls;
   sli_doing doing = {NULL, firing};
   sli_doing_now = &doing;
   int32_t numbers[2 * program->nextents + 1];
   sli_extents x = sli_extents_load(program, firing, numbers);
   for (int i = 0, n; i < program->ncalls; i += n) {
-    n = joined[i];
+    n = joined ? joined[i] : 1;
     doing.call = &calls[i];
     if (n > 1) run_joined(q, &calls[i], n, firing, &tick, &x);
     else run_call(q, &calls[i], firing, &tick, &x);
