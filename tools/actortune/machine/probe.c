@@ -110,10 +110,12 @@ typedef struct watched {
   bool pass;
   uint64_t ns, calls; /* so far */
   double fastest;     /* seconds of one, in the step in which it took least; 0: it has not been called yet */
+  double now, quiet;  /* the same in the step under way, and in the quietest */
 } watched;
 
 typedef struct watch {
   int steps, done;
+  double so_far, quietest; /* seconds that calls have taken; and in the step in which they took least */
   size_t count, capacity;
   alike *of;
   size_t ncalls, room;
@@ -177,17 +179,25 @@ static void take_call(watch *w, watched *c, bool warm) {
   const sl_call_time *t = c->call->time;
   double ns = (double)(t->ns - c->ns), calls = (double)(t->calls - c->calls);
   c->ns = t->ns, c->calls = t->calls;
+  c->now = calls > 0 ? ns * 1e-9 / calls : 0;
   if (warm || calls <= 0) return;
-  double seconds = ns * 1e-9 / calls;
-  if (c->fastest <= 0 || seconds < c->fastest) c->fastest = seconds;
+  if (c->fastest <= 0 || c->now < c->fastest) c->fastest = c->now;
   w->of[c->alike].ns += ns, w->of[c->alike].calls += calls;
+}
+
+static void keep_step(watch *w, double seconds) {
+  w->quietest = seconds;
+  for (size_t i = 0; i < w->ncalls; i++) w->calls[i].quiet = w->calls[i].now;
 }
 
 /* Takes down what calls took since the last time, as step w->done. */
 static void take_step(watch *w, bool warm) {
   for (size_t i = 0; i < w->count; i++) w->of[i].ns = w->of[i].calls = 0;
+  double passes, before = w->so_far;
   for (size_t i = 0; i < w->ncalls; i++) take_call(w, &w->calls[i], warm);
+  w->so_far = seconds_so_far(w, &passes);
   if (warm) return;
+  if (!w->done || w->so_far - before < w->quietest) keep_step(w, w->so_far - before);
   for (size_t i = 0; i < w->count; i++)
     if (w->of[i].calls > 0) w->of[i].seconds[w->done] = w->of[i].ns * 1e-9 / w->of[i].calls;
   w->done++;
@@ -198,13 +208,16 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The mean over alike calls, each as fast as in its fastest step: calls differ by what lies in caches as they
- * begin, steps by what else goes on in the machine. */
-static double fastest_of(const watch *w, size_t alike) {
-  double sum = 0, count = 0;
-  for (size_t i = 0; i < w->ncalls; i++)
-    if (w->calls[i].alike == alike && w->calls[i].fastest > 0) sum += w->calls[i].fastest, count++;
-  return count > 0 ? sum / count : 0;
+/* Means over alike calls, each as fast as in its fastest step, and as in the quietest of all: calls differ by what lies
+ * in caches as they begin, steps by what else goes on in the machine. */
+static void set_seconds(const watch *w, size_t alike, sample *to) {
+  double count = 0;
+  to->seconds = to->quiet = 0;
+  for (size_t i = 0; i < w->ncalls; i++) {
+    const watched *c = &w->calls[i];
+    if (c->alike == alike && c->quiet > 0) to->seconds += c->fastest, to->quiet += c->quiet, count++;
+  }
+  if (count > 0) to->seconds /= count, to->quiet /= count;
 }
 
 /* Of what was tried before, the faster. */
@@ -216,6 +229,7 @@ static void keep_sample(samples *to, const sample *s) {
     to->of[to->count++] = *s;
   }
   to->of[i].seconds = SLI_MIN(to->of[i].seconds, s->seconds);
+  to->of[i].quiet = SLI_MIN(to->of[i].quiet, s->quiet);
   to->of[i].median = SLI_MIN(to->of[i].median, s->median);
 }
 
@@ -223,7 +237,7 @@ static void keep_samples(watch *w, samples *to) {
   for (size_t i = 0; i < w->count; i++) {
     alike *a = &w->of[i];
     qsort(a->seconds, (size_t)w->done, sizeof *a->seconds, by_size);
-    a->is.seconds = fastest_of(w, i);
+    set_seconds(w, i, &a->is);
     if (!w->done || a->is.seconds <= 0) continue;
     a->is.median = a->seconds[(w->done - 1) / 2];
     keep_sample(to, &a->is);

@@ -7,13 +7,13 @@
 #include "graph/cost/cost.h"
 #include "tools/common/common.h"
 
-/* What a call of a row took: the mean over all calls of that shape, of each its fastest step's; and the median
- * step's mean beside it. */
+/* What a call of a row took: the mean over all calls of that shape, of each its fastest step's. Beside it that of the
+ * quietest step, in which all calls together took least, and of the median step. */
 typedef struct sample {
   const char *op;
   bool has[SLI_TRAITS];
   double at[SL_CURVE_AXES]; /* where it stands on each axis a curve can have */
-  double seconds, median;
+  double seconds, quiet, median;
 } sample;
 
 typedef struct samples {
