@@ -4,9 +4,10 @@
     SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N]
                                                     [--under 'chrt -f 50'] [--under-two COMMAND] [CASE...]
 
-Takes 5 minutes. Runs go under the command given, those of two processes under the second (not a real-time priority: then
-a device that computes keeps the core from what brings messages). Without --machine the machine is measured first (actortune machine, 90 s). None of the cases is a model
-that it measures: widths, depths, contexts, microbatches, schedules and numbers of devices are others.
+Takes 5 minutes. Runs go under the command given, those of two processes under the second (not a real-time priority:
+then a device that computes keeps the core from what brings messages). Without --machine the machine is measured first
+(actortune machine, 90 s). None of the cases is a model that it measures: widths, depths, contexts, microbatches, schedules
+and numbers of devices are others.
 
 A machine file says how fast a machine is that has nothing else to do, and a host that others use as well is that only for
 moments. So steps are short, and all cases run by turns, --rounds times: of all the steps of a case those count that are quiet,
