@@ -115,6 +115,17 @@ void sli_atomic_abandon(sli_atomic_file *file) {
   release(file);
 }
 
+sl_status sli_atomic_text(const char *path, const char *text) {
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (status) return status;
+  status = sli_atomic_write(&file, text, strlen(text));
+  if (!status) status = sli_atomic_write(&file, "\n", 1);
+  if (!status) return sli_atomic_commit(&file);
+  sli_atomic_abandon(&file);
+  return status;
+}
+
 sl_status sli_atomic_check(const char *path) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);

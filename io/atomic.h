@@ -31,6 +31,9 @@ sl_status sli_atomic_commit(sli_atomic_file *file);
 /* Gives up: as if nothing had been opened. */
 void sli_atomic_abandon(sli_atomic_file *file);
 
+/* A whole file: `text`, and the end of its last line. */
+sl_status sli_atomic_text(const char *path, const char *text);
+
 /* Can `path` be written? Tried now, so that an hour of work is not lost to a
  * missing directory. SL_E_USAGE with the name. */
 sl_status sli_atomic_check(const char *path);

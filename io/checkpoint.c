@@ -252,17 +252,6 @@ static char *manifest_text(int64_t step, const cJSON *about, int nshards,
   return text;
 }
 
-static sl_status write_text(const char *path, const char *text) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
-  status = sli_atomic_write(&file, text, strlen(text));
-  if (!status) status = sli_atomic_write(&file, "\n", 1);
-  if (!status) return sli_atomic_commit(&file);
-  sli_atomic_abandon(&file);
-  return status;
-}
-
 /* Gives the half-made checkpoint its name. One that has it already, from a run
  * that came this far before, makes way. */
 static sl_status give_name(const sli_checkpoints *c, const char *from, int64_t step) {
@@ -279,7 +268,7 @@ static sl_status give_name(const sli_checkpoints *c, const char *from, int64_t s
 
 static sl_status point_to(const sli_checkpoints *c, int64_t step) {
   char *path = sli_format("%s/latest", c->dir), *text = sli_format("step-%lld", (long long)step);
-  sl_status status = write_text(path, text);
+  sl_status status = sli_atomic_text(path, text);
   free(text);
   free(path);
   return status;
@@ -301,7 +290,7 @@ sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const cJSON *
                                  int nshards, const sli_shard_file *const *shards) {
   char *folder = step_path(c, step, ".tmp"), *path = sli_format("%s/manifest.json", folder);
   char *text = manifest_text(step, about, nshards, shards);
-  sl_status status = write_text(path, text);
+  sl_status status = sli_atomic_text(path, text);
   if (!status) status = give_name(c, folder, step);
   if (status) remove_folder(folder);
   if (!status) status = point_to(c, step);

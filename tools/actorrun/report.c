@@ -307,20 +307,12 @@ static void add_results(cJSON *root, const job *j) {
 
 /* Takes over the report. */
 static sl_status write_json(const char *path, cJSON *root) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  char *text = status ? NULL : cJSON_Print(root);
+  char *text = cJSON_Print(root);
   cJSON_Delete(root);
-  if (status) return status;
   SLI_CHECK(text, "no memory for the report");
-  status = sli_atomic_write(&file, text, strlen(text));
-  if (!status) status = sli_atomic_write(&file, "\n", 1);
+  sl_status status = sli_atomic_text(path, text);
   free(text);
-  if (status) {
-    sli_atomic_abandon(&file);
-    return status;
-  }
-  return sli_atomic_commit(&file);
+  return status;
 }
 
 sl_status report_write(const char *path, const job *j, const char *failure) {

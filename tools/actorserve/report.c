@@ -44,16 +44,6 @@ static void add_done(cJSON *root, const sl_session_stats *x) {
   for (int e = 0; e < SL_END_COUNT; e++) add_number(ended, sl_end_name((sl_end)e), (double)x->ended[e]);
 }
 
-static sl_status write_text(const char *path, const char *text) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
-  status = sli_atomic_write(&file, text, strlen(text));
-  if (!status) return sli_atomic_commit(&file);
-  sli_atomic_abandon(&file);
-  return status;
-}
-
 static void add_shares(cJSON *to, const char *name, const double *seconds) {
   cJSON *shares = cJSON_AddObjectToObject(to, name);
   for (int i = 0; i < OUTCOME_SHARES; i++) {
@@ -79,7 +69,7 @@ static void add_outcome(cJSON *root, const played *p) {
 
 static sl_status write_report(const char *path, cJSON *root) {
   char *text = cJSON_Print(root);
-  sl_status status = write_text(path, text);
+  sl_status status = sli_atomic_text(path, text);
   cJSON_free(text);
   cJSON_Delete(root);
   return status;

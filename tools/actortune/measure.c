@@ -142,15 +142,10 @@ static sl_status keep_report(const tuning *t, const config *c, const cJSON *root
   if (!prefix) return SL_OK;
   char *path = k > 1 ? sli_format("%s-m%d-k%d.json", prefix, m, k)
                      : sli_format("%s-m%d.json", prefix, m);
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (!status) {
-    char *text = cJSON_Print(root);
-    SLI_CHECK(text, "no memory for the report");
-    fprintf(file.stream, "%s\n", text);
-    free(text);
-    status = sli_atomic_commit(&file);
-  }
+  char *text = cJSON_Print(root);
+  SLI_CHECK(text, "no memory for the report");
+  sl_status status = sli_atomic_text(path, text);
+  free(text);
   if (status) free(path);
   else *out = path;
   return status;

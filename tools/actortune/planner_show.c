@@ -115,9 +115,6 @@ static cJSON *plan_json(const planner *p, const plan_choice *c) {
 }
 
 sl_status planner_json_write(const planner *p, const char *path) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
   cJSON *root = cJSON_CreateObject(), *plans = cJSON_AddArrayToObject(root, "plans");
   for (size_t i = 0; i < planner_shown(p); i++) cJSON_AddItemToArray(plans, plan_json(p, &p->choices[i]));
   cJSON *seconds = cJSON_AddObjectToObject(root, "second");
@@ -127,7 +124,7 @@ sl_status planner_json_write(const planner *p, const char *path) {
   char *text = cJSON_Print(root);
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the file");
-  fprintf(file.stream, "%s\n", text);
+  sl_status status = sli_atomic_text(path, text);
   free(text);
-  return sli_atomic_commit(&file);
+  return status;
 }

@@ -174,9 +174,6 @@ static cJSON *published_json(const tuning *t) {
 }
 
 sl_status json_write(const char *path, const tuning *t, const frontier *f) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", t->settings->model->name);
   cJSON_AddNumberToObject(root, "devices", t->settings->stages);
@@ -189,7 +186,7 @@ sl_status json_write(const char *path, const tuning *t, const frontier *f) {
   char *text = cJSON_Print(root);
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the file");
-  fprintf(file.stream, "%s\n", text);
+  sl_status status = sli_atomic_text(path, text);
   free(text);
-  return sli_atomic_commit(&file);
+  return status;
 }

@@ -116,11 +116,9 @@ bool config_is_shipped(const sl_model *model) {
 }
 
 sl_status config_write(const char *path, const cJSON *root) {
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
   char *text = cJSON_Print(root);
-  fprintf(file.stream, "%s\n", text);
+  SLI_CHECK(text, "no memory for %s", path);
+  sl_status status = sli_atomic_text(path, text);
   cJSON_free(text);
-  return sli_atomic_commit(&file);
+  return status;
 }

@@ -345,11 +345,7 @@ static cJSON *describe(const measuring *m) {
 
 static sl_status write_file(const char *path, const char *text) {
   if (!strcmp(path, "-")) return puts(text) < 0 ? sl_fail(SL_E_IO, "cannot write to standard output") : SL_OK;
-  sli_atomic_file file;
-  sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
-  fprintf(file.stream, "%s\n", text);
-  return sli_atomic_commit(&file);
+  return sli_atomic_text(path, text);
 }
 
 static sl_status write_machine(const measuring *m) {
