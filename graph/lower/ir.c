@@ -64,10 +64,13 @@ int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
 
 int sli_lower_turn(const sli_lowering *l, int a, int b) {
   const sli_group *x = &l->groups[a], *y = &l->groups[b];
+  bool tick = x->rate < SLI_PER_STEP, blocks = l->in->layers && tick; /* one block has its turn before the next */
   if (x->back != y->back) return x->back - y->back;
-  if (x->level != y->level) return x->level - y->level;
+  if (l->in->layers && tick != (y->rate < SLI_PER_STEP)) return tick ? -1 : 1;
   bool back = x->back || l->groups[x->about].cls == SL_CLASS_U; /* as the gradients come */
-  if (x->part != y->part) return back ? y->part - x->part : x->part - y->part;
+  int level = x->level - y->level, part = back ? y->part - x->part : x->part - y->part;
+  int first = blocks ? part : level, then = blocks ? level : part;
+  if (first || then) return first ? first : then;
   return x->about != y->about ? x->about - y->about : a - b;
 }
 

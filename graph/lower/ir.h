@@ -284,8 +284,8 @@ static inline bool sli_waits(const sli_group *g) {
 
 /* The stage at which it was made, whose quotas count; SL_NONE: at none. */
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
-/* Whose turn is before whose: as the data goes, level by level, and block by block within a level,
- * there and back. Below 0: a's. */
+/* Whose turn is before whose: as the data goes, there and back, level by level, and block by block within a
+ * level; where blocks take turns, block by block, and level by level within one. Below 0: a's. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
 /* [ncomputing] Places of groups in one order in which those of a tick could run one after another. */
 int *sli_lower_places(sli_lowering *l);

@@ -59,7 +59,6 @@ static void draw_memory(grid *g, grid_model *m) {
   if (m->pieces > 1) g->piece_order = ANY("tokens", "layers");
   if (g->grain && !strcmp(g->grain, "pass")) g->grain = NULL;
   int first = whole ? 2 : below(3), end = g->piece_order && !strcmp(g->piece_order, "layers") ? 4 : 3;
-  if (g->piece_order && !strcmp(g->piece_order, "layers")) g->barriers = 0;
   g->homes = (sl_home_options){.count = end - first, .of = &homes[first], .disk = "."};
 }
 

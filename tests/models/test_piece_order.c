@@ -48,7 +48,7 @@ static void no_schedule_changes_a_bit(void) {
     same_bits(&m, (grid){.data = 1, .tensor = 1, .stages = 2, .schedule = schedules[i]}, i % 2);
 }
 
-/* Schedules, grids, processes, timing, recomputation, homes. */
+/* Schedules, grids, processes, timing, recomputation, homes, the vocabulary on all stages. */
 static void whatever_else_is_asked_for(seeds s) {
   static const char *const again[] = {NULL, "selective", "full"};
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
@@ -66,6 +66,7 @@ static void whatever_else_is_asked_for(seeds s) {
     g.processes = 1 + (int)roll(&r, 2);
     if (g.processes > g.stages * g.data * g.tensor) g.processes = 1;
     if (g.data > 1) g.shard = shards[roll(&r, 4)];
+    if (g.stages > 1) g.barriers = (int)roll(&r, 3);
     if (roll(&r, 2)) g.homes = (sl_home_options){.count = 1, .of = act, .disk = "."};
     same_bits(&m, g, pieces > 5 && roll(&r, 3));
   }
