@@ -294,6 +294,13 @@ static void place(sl_room *room, sl_register *r, bool paged) {
       add_slots(add_slots(room->reserve_bytes, 1, gap), sli_quota_most(r), r->slot_stride);
 }
 
+/* What lies over another is counted as its own, and as the other's only what that takes beyond it. */
+static void count_over(sl_plan *plan, const sl_register *r, const sl_register *under) {
+  size_t *used = plan->devices[r->device].room[r->space].used_bytes;
+  used[under->memory] -= sl_slot_payload(r);
+  used[r->memory] += sl_slot_payload(r);
+}
+
 /* Registers one after another, each with its slots side by side. */
 static void lay_out(sl_plan *plan) {
   uint8_t *paged = find_paged(plan);
@@ -308,6 +315,7 @@ static void lay_out(sl_plan *plan) {
     const sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
     r->offset = leader->offset;
     r->slot_stride = leader->slot_stride;
+    if (r->over) count_over(plan, r, leader);
   }
   free(paged);
 }

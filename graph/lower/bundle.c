@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
 /* Everything about one tensor that decides which bundle it belongs to. */
 typedef struct traits {
   int producer;
@@ -308,7 +306,7 @@ static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   if (at == SL_NONE) at = add_bundle(l, &t);
   sli_bundle *b = &l->bundles[at];
   l->spots[tensor->id] = (sli_spot){at, t.producer, b->bytes};
-  b->bytes += aligned(sl_type_bytes(&tensor->type));
+  b->bytes += sli_lower_aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);
   b->extent = sli_tensor_extent(l->in->g->tensors[tensor->id]);
 }
@@ -350,34 +348,6 @@ static void add_credits(sli_lowering *l) {
 
 /* ---- workspace ------------------------------------------------------------------------ */
 
-typedef struct interval {
-  const sl_tensor *tensor;
-  int first, last;
-  size_t bytes, offset;
-} interval;
-
-static int larger_first(const void *a, const void *b) {
-  const interval *x = a, *y = b;
-  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return x->tensor->id - y->tensor->id;
-}
-
-/* The lowest offset at which `x` overlaps none of the placed intervals that are
- * alive together with it. */
-static size_t lowest_fit(const interval *placed, int count, const interval *x) {
-  size_t offset = 0;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int i = 0; i < count; i++) {
-      const interval *y = &placed[i];
-      bool together = x->first <= y->last && y->first <= x->last;
-      bool overlap = offset < y->offset + y->bytes && y->offset < offset + x->bytes;
-      if (together && overlap) offset = y->offset + y->bytes, moved = true;
-    }
-  }
-  return offset;
-}
-
 /* Those that have another's place go where that has gone. */
 static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
@@ -387,24 +357,20 @@ static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
     }
 }
 
-/* Greedy by size: large tensors first, each at its lowest fit. */
 static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   sli_group *g = &l->groups[group];
-  interval *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
+  sli_stay *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
       if (t && l->spots[t->id].bundle == SL_NONE && u->over[t->id] == t->id)
-        all[count++] = (interval){t, u->first[t->id], u->last[t->id],
-                                  aligned(sl_type_bytes(&t->type)), 0};
+        all[count++] = (sli_stay){t->id, u->first[t->id], u->last[t->id],
+                                  sli_lower_aligned(sl_type_bytes(&t->type)), 0};
     }
-  qsort(all, (size_t)count, sizeof *all, larger_first);
-  for (int i = 0; i < count; i++) {
-    all[i].offset = lowest_fit(all, i, &all[i]);
-    g->workspace_bytes = SLI_MAX(g->workspace_bytes, all[i].offset + all[i].bytes);
-    l->spots[all[i].tensor->id] = (sli_spot){SL_NONE, group, all[i].offset};
-  }
+  g->workspace_bytes = sli_lower_fit(all, count);
+  for (int i = 0; i < count; i++)
+    l->spots[all[i].id] = (sli_spot){SL_NONE, group, all[i].offset};
   follow(l, g, u);
   free(all);
 }

@@ -223,8 +223,9 @@ static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
   bool single = SLI_MAX(b->quota, b->quota_most) == 1 &&
                 SLI_MAX(under->quota, under->quota_most) == 1 &&
                 sli_lower_given(l, SLI_ROLE_PARAM, l->groups[b->producer].stage) <= 1;
-  if (!single || under->covered) return 0;
-  under->covered = true;
+  int self = 1 + (int)(b - l->bundles);
+  if (!single || (under->cover && under->cover != self)) return 0;
+  under->cover = self;
   return under->reg + 1;
 }
 

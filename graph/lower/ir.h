@@ -124,7 +124,7 @@ typedef struct sli_bundle {
   bool transient;        /* not to be there for all at once: in a lane, see lanes.c */
   sli_lane lane;
   int over;              /* the bundle before it in whose memory it can lie, or SL_NONE */
-  bool covered;          /* one does so */
+  int cover;             /* 1 + the bundle that lies over it, 0: none is known to */
   bool credit;           /* stands for the activations of its stage */
   bool aside;            /* of no pass: a loss, a norm, the clip's factor */
   double activation;
@@ -250,6 +250,7 @@ void sli_lower_sections(sli_lowering *l);        /* which part of its block a gr
 sl_status sli_lower_homes(sli_lowering *l);      /* bundles that live elsewhere */
 void sli_lower_hops(sli_lowering *l);            /* ... and of what is read elsewhere */
 void sli_lower_lanes(sli_lowering *l);           /* bundles that take turns in the same slots */
+void sli_lower_cover(sli_lowering *l);           /* gradients that lie over activations */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
 sl_status sli_lower_emit(sli_lowering *l);       /* groups, bundles -> plan */
 
@@ -263,6 +264,8 @@ void sli_put_bundle(sli_lowering *l, int at, sli_bundle bundle); /* in the place
 void sli_add_port(sli_group *group, int bundle, bool output);
 /* The port at which a group has a bundle, which may have come to it by hops: inputs first. */
 int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
+/* What tells `to` that `from` has fired; `first`: it need not be told the first time. */
+void sli_add_turn(sli_lowering *l, int from, int to, bool first);
 /* Tensors that its nodes make, at most. */
 int sli_group_results(const sli_group *group);
 /* The bundle that has it where it lives: itself, unless a hop brings it there. */
@@ -312,6 +315,20 @@ static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
 static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
   return &l->newest[(stage + 1) * l->in->ranks + rank];
 }
+
+/* ---- places in memory (fit.c) ---------------------------------------------------------------- */
+
+/* What is there from one moment to another; moments are numbers. */
+typedef struct sli_stay {
+  int id;                /* the caller's; of equal sizes the smaller one comes first */
+  int first, last;
+  size_t bytes, offset;
+} sli_stay;
+
+/* Gives each its offset and returns where the last ends. all[count] in another order then. */
+size_t sli_lower_fit(sli_stay *all, int count);
+/* What tensors take: each begins on a cache line. */
+static inline size_t sli_lower_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* ---- parts of passes ------------------------------------------------------------------------- */
 

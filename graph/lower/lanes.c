@@ -148,7 +148,7 @@ static sli_rate turn_rate(const sli_lowering *l, const sli_group *g) {
 }
 
 /* Named after who waits for it, or what that brings. */
-static void add_turn(sli_lowering *l, int from, int to, bool first) {
+void sli_add_turn(sli_lowering *l, int from, int to, bool first) {
   const sli_group *a = &l->groups[from], *b = &l->groups[to];
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
   const char *whose = b->hop ? l->bundles[b->outputs[0]].name : b->name;
@@ -266,7 +266,7 @@ static bool is_worth_it(sli_lowering *l, const int *groups, int n, sli_role role
 static void close_lane(sli_lowering *l, const int *groups, int n, sli_role role) {
   if (!is_worth_it(l, groups, n, role)) return;
   for (int nth = 0; share_slots(l, groups, n, role, nth); nth++) {}
-  for (int i = 0; i < n && n > 1; i++) add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
+  for (int i = 0; i < n && n > 1; i++) sli_add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
 }
 
 /* The last place in line of those who read what passes from a group. */

@@ -57,6 +57,7 @@ sl_status sli_lower(sli_lowering *l) {
   if (status) return status;
   sli_lower_hops(l);
   sli_lower_lanes(l);
+  sli_lower_cover(l);
   status = sli_lower_quotas(l);
   return status ? status : sli_lower_emit(l);
 }

@@ -1,17 +1,36 @@
 /* What an actor runs: the calls of its group's nodes, with the place of every operand. */
 #include "graph/lower/ir.h"
 
+/* The port of the input over which a group's output lies, or SL_NONE: its places are those of that (cover.c). */
+static int covered_input(const sli_lowering *l, const sli_group *g, int bundle) {
+  int32_t over = l->plan->regs[l->bundles[bundle].reg].over;
+  for (int i = 0; i < g->ninputs && over; i++)
+    if (l->bundles[g->inputs[i]].reg + 1 == over) return i;
+  return SL_NONE;
+}
+
 static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *t) {
   if (!t) return (sl_place){SL_NONE, 0};
   const sli_group *g = &l->groups[group];
   const sli_spot *spot = &l->spots[t->id];
   if (spot->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, spot->offset};
-  return (sl_place){sli_group_port(l, g, spot->bundle, spot->group == group), spot->offset};
+  bool made = spot->group == group;
+  int under = made ? covered_input(l, g, spot->bundle) : SL_NONE;
+  return (sl_place){under == SL_NONE ? sli_group_port(l, g, spot->bundle, made) : under, spot->offset};
+}
+
+/* Is the output one of a step that is one tick, over what the tick has read? It is no sum then. */
+static bool is_summed(const sli_lowering *l, const sli_group *g, const sl_tensor *t) {
+  return !t || l->spots[t->id].bundle == SL_NONE || covered_input(l, g, l->spots[t->id].bundle) == SL_NONE;
 }
 
 /* What a sweep updates it begins anew with each slot. */
 static uint32_t begun_anew(const sli_lowering *l, int group, const sli_node *n) {
-  return n->accumulate_span | (l->groups[group].rate == SLI_PER_PAIR ? n->op->updates : 0);
+  const sli_group *g = &l->groups[group];
+  uint32_t sums = n->accumulate_span;
+  for (int o = 0; o < n->nout; o++)
+    if (sli_bit(sums, o) && !is_summed(l, g, n->out[o])) sums &= ~(1u << o);
+  return sums | (g->rate == SLI_PER_PAIR ? n->op->updates : 0);
 }
 
 static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {

@@ -292,11 +292,11 @@ sl_status sli_lower_versions(sli_lowering *l) {
 
 /* How far a quota may be raised while the run goes on: address space is kept, where that
  * costs nothing, and room in tables. The largest plans are only ever predicted. What shares slots
- * keeps them, and so does what hops bring of it. */
+ * keeps them, and so does what hops bring of it; so does that over which something lies. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
   const sl_memory_ops *memory = l->in->kind->memory[b->home];
-  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->role == SLI_ROLE_TURN ||
-               b->role == SLI_ROLE_BACK;
+  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->cover ||
+               b->role == SLI_ROLE_TURN || b->role == SLI_ROLE_BACK;
   if (fixed || (b->source != SL_NONE && !l->bundles[b->source].quota_most)) return 0;
   if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
   int step = b->rate == SLI_PER_TICK ? ticks_of(l) : l->in->m;

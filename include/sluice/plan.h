@@ -134,7 +134,8 @@ typedef struct sl_register {
   int32_t shares;
   /* 1 + a register before it in whose memory it lies, 0: its own. Whoever writes it has read
    * what came of all that was read of that one, and whoever writes that again has read what
-   * came of all that was read of this: so neither has to wait for the other. One slot each. */
+   * came of all that was read of this: so neither has to wait for the other. One slot each. An actor
+   * may read that one and write this in one firing: its program then names places in the slot it reads. */
   int32_t over;
   double activation;      /* share of a microbatch's activations one slot stands for */
   bool aside;             /* of no pass: a loss, a norm, the clip's factor */

@@ -1,7 +1,7 @@
-/* Outputs lie over inputs, and a loss's gradient is made on the way forward: where nobody needs
- * what was there, and nowhere else. What actors compute has the bits of the plainest execution,
- * where everything has a place of its own: random models whose ops may all lie over each other,
- * and models in which they must not.
+/* Outputs lie over inputs, gradients over activations where a step is one tick, and a loss's gradient is
+ * made on the way forward: where nobody needs what was there, and nowhere else. What actors compute has
+ * the bits of the plainest execution, where everything has a place of its own: random models whose ops may
+ * all lie over each other, and models in which they must not.
  * labels: random unthreaded */
 #include <string.h>
 
@@ -165,23 +165,27 @@ static void losses_apart(sl_graph *g, dice *d, sl_tensor *const *data) {
   two_losses(g, data, &both, true);
 }
 
-static sl_graph *build(making *make, uint64_t seed, int pieces) {
+typedef struct how {
+  int stages, pieces;
+  const char *schedule, *grain;
+  int microbatches; /* 0: MICROBATCHES */
+  bool unclipped;   /* so no update waits for the norm */
+  sl_quota quota;   /* with a name */
+} how;
+
+static sl_graph *build(making *make, uint64_t seed, const how *h) {
   dice d = {.key = seed};
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES,
-                                                    .pieces = pieces});
+  int microbatches = h->microbatches ? h->microbatches : MICROBATCHES;
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = microbatches, .pieces = h->pieces});
   sl_tensor *data[2];
   sl_data(g, &source, data);
   make(g, &d, data);
+  if (h->unclipped) g->training.optimizer.clip = 0;
   CHECK(!sl_graph_status(g), "seed %llu: %s", (unsigned long long)seed, sl_detail());
   return g;
 }
 
 /* ---- actors against the plainest execution ----------------------------------------- */
-
-typedef struct how {
-  int stages, pieces;
-  const char *schedule, *grain;
-} how;
 
 typedef struct losses {
   double loss[STEPS], norm[STEPS];
@@ -196,6 +200,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
 static sl_lowered *lower(sl_graph *g, const how *h, losses *l) {
   sl_lowered *lowered;
   sl_lower_options options = {.stages = h->stages, .schedule = h->schedule, .grain = h->grain,
+                              .quotas = &h->quota, .nquotas = h->quota.name != NULL,
                               .devices = {.kind = "cpu"}, .on_step = take_step, .ctx = l};
   CHECK(!sl_lower(g, &options, &lowered), "%s on %d: %s", h->schedule, h->stages, sl_detail());
   return lowered;
@@ -203,7 +208,7 @@ static sl_lowered *lower(sl_graph *g, const how *h, losses *l) {
 
 static losses train(making *make, uint64_t seed, const how *h) {
   losses l = {0};
-  sl_graph *g = build(make, seed, h->pieces);
+  sl_graph *g = build(make, seed, h);
   sl_lowered *lowered = lower(g, h, &l);
   sl_runtime *rt;
   CHECK(!sl_plan_prove(sl_lowered_plan(lowered)), "%s", sl_detail());
@@ -220,15 +225,15 @@ static losses train(making *make, uint64_t seed, const how *h) {
 
 static void actors_add_nothing(making *make, uint64_t seed, const how *h) {
   losses l = train(make, seed, h);
-  sl_graph *g = build(make, seed, h->pieces);
+  sl_graph *g = build(make, seed, h);
   CHECK(!sli_pass_cut(g, NULL) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
   sli_graph_check(g);
   interp in = interp_create(g, 3);
   for (int s = 0; s < STEPS; s++) {
     double loss = interp_step(&in, s), norm = *(double *)interp_data(&in, g->grad_norm);
     CHECK(loss == l.loss[s] && norm == l.norm[s],
-          "seed %llu, %s on %d in %d pieces, step %d: loss %a and norm %a, plainly %a and %a",
-          (unsigned long long)seed, h->schedule, h->stages, h->pieces, s, l.loss[s], l.norm[s],
+          "seed %llu, %s on %d in %d pieces, %d microbatches, step %d: loss %a and norm %a, plainly %a and %a",
+          (unsigned long long)seed, h->schedule, h->stages, h->pieces, h->microbatches, s, l.loss[s], l.norm[s],
           loss, norm);
   }
   interp_destroy(&in);
@@ -236,7 +241,7 @@ static void actors_add_nothing(making *make, uint64_t seed, const how *h) {
 }
 
 static int block_count(making *make, uint64_t seed) {
-  sl_graph *g = build(make, seed, 1);
+  sl_graph *g = build(make, seed, &(how){.pieces = 1});
   CHECK(!sli_pass_gradients(g), "%s", sl_detail());
   int n = g->nblocks;
   sl_graph_destroy(g);
@@ -244,8 +249,10 @@ static int block_count(making *make, uint64_t seed) {
 }
 
 static void by_chance(uint64_t seed) {
-  const how ways[] = {{1, 1, "1f1b", "pass"}, {2, 1, "zb-h1", "pass"}, {2, 1, "1f1b", "layer"},
-                      {1, 3, "seq1f1b", "pass"}, {2, 2, "seq1f1b", "layer"}};
+  const how ways[] = {{1, 1, "1f1b", .grain = "pass"}, {2, 1, "zb-h1", .grain = "pass"}, {2, 1, "1f1b", .grain = "layer"},
+                      {1, 3, "seq1f1b", .grain = "pass"}, {2, 2, "seq1f1b", .grain = "layer"},
+                      {1, 1, "1f1b", "pass", .microbatches = 1}, {2, 1, "zb-h1", "pass", .microbatches = 1},
+                      {2, 1, "1f1b", "layer", .microbatches = 1, .unclipped = true}};
   how h = ways[seed % SLI_COUNT(ways)];
   h.stages = SLI_MIN(h.stages, block_count(random_model, seed));
   actors_add_nothing(random_model, seed, &h);
@@ -274,7 +281,7 @@ typedef enum place { ELSEWHERE, OVER_IN_SLOT, OVER_IN_WORKSPACE } place;
 
 static void check_gradient(making *make, const how *h, const sl_op *op, sl_class cls, place want) {
   losses l = {0};
-  sl_graph *g = build(make, 1, h->pieces);
+  sl_graph *g = build(make, 1, h);
   sl_lowered *lowered = lower(g, h, &l);
   const sl_actor *by = NULL;
   const sl_program_call *call = find_call(sl_lowered_plan(lowered), op, &by);
@@ -293,14 +300,14 @@ static void check_gradient(making *make, const how *h, const sl_op *op, sl_class
 
 static void gradients_lie_where_they_may(void) {
   const sl_op *entropy = &sl_op_cross_entropy_b, *squares = &sl_op_mse_b;
-  const how ways[] = {{1, 1, "1f1b", "pass"}, {2, 1, "1f1b", "layer"}, {2, 1, "zb-h1", "pass"},
-                      {2, 3, "seq1f1b", "pass"}, {1, 1, "gpipe", "layer"}};
+  const how ways[] = {{1, 1, "1f1b", .grain = "pass"}, {2, 1, "1f1b", .grain = "layer"}, {2, 1, "zb-h1", .grain = "pass"},
+                      {2, 3, "seq1f1b", .grain = "pass"}, {1, 1, "gpipe", .grain = "layer"}};
   for (size_t w = 0; w < SLI_COUNT(ways); w++) {
     const how *h = &ways[w];
     check_gradient(logits_for_the_loss_alone, h, entropy, SL_CLASS_F, OVER_IN_SLOT);
     check_gradient(logits_for_the_way_back, h, entropy, SL_CLASS_F, ELSEWHERE);
   }
-  const how one = {1, 1, "1f1b", "pass"}, two = {2, 1, "1f1b", "pass"};
+  const how one = {1, 1, "1f1b", .grain = "pass"}, two = {2, 1, "1f1b", .grain = "pass"};
   check_gradient(logits_that_are_a_parameter, &one, entropy, SL_CLASS_B, ELSEWHERE);
   check_gradient(losses_weighed, &one, entropy, SL_CLASS_B, ELSEWHERE);
   check_gradient(losses_weighed, &one, squares, SL_CLASS_B, ELSEWHERE);
@@ -310,19 +317,66 @@ static void gradients_lie_where_they_may(void) {
   check_gradient(losses_apart, &two, squares, SL_CLASS_B, ELSEWHERE);
 }
 
+/* The register of gradients that lies over activations on the first stage, or NULL; and whether who makes
+ * these is handed a turn. */
+static const sl_register *find_cover(const sl_plan *plan, bool *turn) {
+  const sl_register *found = NULL;
+  *turn = false;
+  for (int32_t r = 0; r < plan->nregs; r++) {
+    *turn |= !strcmp(plan->regs[r].name, "turn:F0");
+    if (!found && plan->regs[r].over) found = &plan->regs[r];
+  }
+  return found;
+}
+
+static void check_cover(const how *h, bool want) {
+  losses l = {0};
+  sl_graph *g = build(logits_for_the_loss_alone, 1, h);
+  sl_lowered *lowered = lower(g, h, &l);
+  const sl_plan *plan = sl_lowered_plan(lowered);
+  bool turn;
+  const sl_register *over = find_cover(plan, &turn);
+  CHECK(!over == !want && turn == (want && h->unclipped), "%s, %d microbatches, %d pieces: %s, turn %d", h->schedule,
+        h->microbatches, h->pieces, over ? over->name : "nothing lies over anything", turn);
+  if (want) {
+    const sl_register *under = &plan->regs[over->over - 1];
+    CHECK(over->memory == SL_MEMORY_GRADIENTS && under->memory == SL_MEMORY_ACTIVATIONS, "%s over %s", over->name,
+          under->name);
+    CHECK(under->slot_stride < sl_slot_payload(over) + sl_slot_payload(under), "%zu bytes are less than both",
+          under->slot_stride);
+    CHECK(under->quota_most <= 1, "%s keeps its slot", under->name);
+    CHECK(sl_plan_memory(plan, 0, SL_MEMORY_GRADIENTS) >= sl_slot_payload(over), "gradients are counted as such");
+  }
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+}
+
+static void gradients_lie_over_activations(void) {
+  const how yes[] = {{1, 1, "1f1b", "pass", .microbatches = 1}, {1, 1, "1f1b", "pass", .microbatches = 1, .unclipped = true},
+                     {2, 1, "1f1b", "pass", .microbatches = 1}, {1, 1, "gpipe", "layer", .microbatches = 1},
+                     {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"act.b", SL_NONE, 1}}};
+  const how no[] = {{1, 1, "1f1b", "pass", .microbatches = 2}, {1, 3, "seq1f1b", "pass", .microbatches = 1},
+                    {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"act.b", SL_NONE, 2}},
+                    {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"grad", SL_NONE, 2}},
+                    {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"param", SL_NONE, 2}}};
+  for (size_t i = 0; i < SLI_COUNT(yes); i++) check_cover(&yes[i], true);
+  for (size_t i = 0; i < SLI_COUNT(no); i++) check_cover(&no[i], false);
+}
+
 static void results_are_the_same(void) {
   static making *const models[] = {logits_for_the_loss_alone, logits_for_the_way_back,
                                    logits_that_are_a_parameter, losses_weighed, losses_together,
                                    losses_apart};
   for (size_t m = 0; m < SLI_COUNT(models); m++)
     for (int stages = 1; stages <= block_count(models[m], 1); stages++)
-      for (int split = 0; split < 2; split++)
-        actors_add_nothing(models[m], 1, &(how){stages, 1, split ? "zb-h1" : "1f1b", "pass"});
+      for (int split = 0; split < 4; split++)
+        actors_add_nothing(models[m], 1, &(how){stages, 1, split & 1 ? "zb-h1" : "1f1b", "pass", .microbatches = split > 1});
 }
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
   gradients_lie_where_they_may();
+  gradients_lie_over_activations();
   results_are_the_same();
   for (uint64_t seed = s.first; seed < s.end; seed++) by_chance(seed);
   return 0;

@@ -1,0 +1,207 @@
+/* Gradients over activations.
+ *
+ * What a pass forward has made for the pass back is there until the call that reads it last; what the pass back
+ * makes for the update is there from the call on that makes it. Where a step is one tick both are there once a step,
+ * and the one shrinks while the other grows: so they lie in the same memory, call by call where there is room. As
+ * registers the gradients lie over the activations. As places, a gradient's is one in the slot of the activations
+ * (programs.c), so whoever looks at a program sees what lies where, and need not know of this.
+ *
+ * The next pass forward must not begin before the gradients have been read. It waits for the parameters that come
+ * of them anyway; whoever else reads gradients hands it a turn.
+ *
+ * Several ticks' gradients are summed, and are there while activations still come; then nothing of this holds. */
+#include <stdlib.h>
+
+#include "graph/lower/ir.h"
+
+typedef struct pass {
+  sli_lowering *l;
+  int *begin;   /* [nbundles + 1] where those of a bundle begin in */
+  int *tensors; /* [tensors that lie in bundles] by bundle */
+  bool *leaves; /* [nbundles] a hop brings it elsewhere */
+  bool *taken;  /* [nbundles] it is one of two already, or cannot be */
+} pass;
+
+static pass begin_pass(sli_lowering *l) {
+  const sl_graph *g = l->in->g;
+  size_t n = (size_t)l->nbundles + 2;
+  pass p = {l, sli_calloc(n, sizeof *p.begin), sli_calloc((size_t)g->ntensors + 1, sizeof *p.tensors),
+            sli_calloc(n, sizeof *p.leaves), sli_calloc(n, sizeof *p.taken)};
+  int *end = p.begin + 1; /* those before it while they are counted, its own when they are listed */
+  for (int t = 0; t < g->ntensors; t++)
+    if (l->spots[t].bundle != SL_NONE) end[l->spots[t].bundle + 1]++;
+  for (int b = 0; b < l->nbundles; b++) end[b + 1] += end[b];
+  for (int t = 0; t < g->ntensors; t++)
+    if (l->spots[t].bundle != SL_NONE) p.tensors[end[l->spots[t].bundle]++] = t;
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->source != SL_NONE) p.leaves[b->source] = true;
+    if (b->over != SL_NONE) p.taken[i] = p.taken[b->over] = true;
+  }
+  return p;
+}
+
+static void end_pass(pass *p) {
+  free(p->begin);
+  free(p->tensors);
+  free(p->leaves);
+  free(p->taken);
+}
+
+/* ---- which two ----------------------------------------------------------------------- */
+
+/* Has it a slot of its own where it is made, and no other? */
+static bool has_one_slot(const pass *p, int at) {
+  const sli_bundle *b = &p->l->bundles[at];
+  return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->extent && !b->eval && !b->transient &&
+         !b->lane.least && b->source == SL_NONE && !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
+         sli_lower_given(p->l, b->role, sli_bundle_stage(p->l, b)) <= 1;
+}
+
+/* The gradients of one tick, which nobody exchanges, and nobody reads elsewhere than where they are made. */
+static bool is_gradient(const pass *p, int at) {
+  const sli_lowering *l = p->l;
+  const sli_bundle *b = &l->bundles[at];
+  if (b->role != SLI_ROLE_GRAD || !has_one_slot(p, at)) return false;
+  bool here = l->groups[b->producer].rate == SLI_PER_TICK;
+  for (int i = 0; i < b->nconsumers; i++) {
+    const sli_group *to = &l->groups[b->consumers[i]];
+    here &= to->device == b->device && to->cls != SL_CLASS_C;
+  }
+  return here && sli_lower_given(l, SLI_ROLE_PARAM, l->groups[b->producer].stage) <= 1;
+}
+
+/* The largest of what the group alone reads of the pass forward, or SL_NONE. */
+static int find_activations(const pass *p, int group, const sli_bundle *gradient) {
+  const sli_group *g = &p->l->groups[group];
+  int best = SL_NONE;
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_bundle *b = &p->l->bundles[g->inputs[i]];
+    bool fits = sli_roles[b->role].activation && b->rate == SLI_PER_TICK && b->nconsumers == 1 &&
+                b->device == gradient->device && b->home == gradient->home && g->inputs[i] < gradient - p->l->bundles &&
+                has_one_slot(p, g->inputs[i]);
+    if (fits && (best == SL_NONE || b->bytes > p->l->bundles[best].bytes)) best = g->inputs[i];
+  }
+  return best;
+}
+
+/* ---- what lies where ------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b, void *spots) {
+  const sli_spot *x = (const sli_spot *)spots + *(const int *)a, *y = (const sli_spot *)spots + *(const int *)b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return *(const int *)a - *(const int *)b;
+}
+
+/* The group's first node that makes each tensor of its output `at`, and the last that reads one of its input. */
+static void find_nodes(const sli_lowering *l, const sli_group *g, int at, bool output, int *node) {
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    for (int o = n->nout - 1; output && o >= 0; o--)
+      if (n->out[o] && l->spots[n->out[o]->id].bundle == at) node[n->out[o]->id] = i;
+    for (int a = 0; !output && a < n->nin; a++)
+      for (const sl_tensor *t = n->in[a]; t; t = t == n->in[a] && !n->again ? t->kept : NULL)
+        if (l->spots[t->id].bundle == at) node[t->id] = i;
+  }
+}
+
+/* Tensors of a bundle in all[], one for all that have the same place; returns how many. item[]: which of them
+ * each is, as it stands in tensors. */
+static int list_stays(pass *p, const sli_group *g, int at, bool output, int *node, int id, sli_stay *all, int *item) {
+  sli_lowering *l = p->l;
+  int n = p->begin[at + 1] - p->begin[at], count = 0;
+  int *tensors = p->tensors + p->begin[at];
+  qsort_r(tensors, (size_t)n, sizeof *tensors, by_offset, l->spots);
+  for (int i = 0; i < n; i++) node[tensors[i]] = -1;
+  find_nodes(l, g, at, output, node);
+  for (int i = 0; i < n; i++) {
+    int t = tensors[i];
+    bool same = i && l->spots[tensors[i - 1]].offset == l->spots[t].offset;
+    if (!same) all[count++] = (sli_stay){id + i, -1, -1, 0, 0};
+    sli_stay *s = &all[count - 1];
+    item[i] = s->id;
+    s->bytes = SLI_MAX(s->bytes, sli_lower_aligned(sl_type_bytes(&l->in->g->tensors[t]->type)));
+    if (output) s->first = same ? SLI_MIN(s->first, node[t]) : node[t], s->last = g->nnodes;
+    else s->last = SLI_MAX(s->last, node[t]);
+  }
+  return count;
+}
+
+/* Tells the tensors of a bundle where they lie now. */
+static void move(pass *p, int at, const size_t *offset, const int *item) {
+  sli_bundle *b = &p->l->bundles[at];
+  b->bytes = 0;
+  for (int i = 0; i < p->begin[at + 1] - p->begin[at]; i++) {
+    const sl_tensor *t = p->l->in->g->tensors[p->tensors[p->begin[at] + i]];
+    p->l->spots[t->id].offset = offset[item[i]];
+    b->bytes = SLI_MAX(b->bytes, offset[item[i]] + sli_lower_aligned(sl_type_bytes(&t->type)));
+  }
+}
+
+/* False: it would take as much as both. */
+static bool lay_out(pass *p, int under, int over) {
+  const sli_lowering *l = p->l;
+  const sli_group *g = &l->groups[l->bundles[over].producer];
+  int nunder = p->begin[under + 1] - p->begin[under], n = nunder + p->begin[over + 1] - p->begin[over];
+  sli_stay *all = sli_calloc((size_t)n, sizeof *all);
+  int *item = sli_calloc((size_t)n, sizeof *item), *node = sli_calloc((size_t)l->in->g->ntensors, sizeof *node);
+  size_t *offset = sli_calloc((size_t)n, sizeof *offset);
+  int count = list_stays(p, g, under, false, node, 0, all, item);
+  count += list_stays(p, g, over, true, node, nunder, all + count, item + nunder);
+  bool smaller = sli_lower_fit(all, count) < l->bundles[under].bytes + l->bundles[over].bytes;
+  for (int i = 0; i < count; i++) offset[all[i].id] = all[i].offset;
+  if (smaller) {
+    move(p, under, offset, item);
+    move(p, over, offset, item + nunder);
+  }
+  free(all);
+  free(item);
+  free(node);
+  free(offset);
+  return smaller;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------ */
+
+/* Does a group wait for the clip, which waits for all norms? */
+static bool is_clipped(const sli_lowering *l, const sli_group *g) {
+  bool clipped = false;
+  for (int i = 0; i < g->ninputs; i++) {
+    int by = l->bundles[l->bundles[g->inputs[i]].origin].producer;
+    clipped |= by != SL_NONE && l->groups[by].phase == SLI_PHASE_CLIP;
+  }
+  return clipped;
+}
+
+/* Does the next firing of `to` wait for this one of the group? It reads parameters that the group updates, or of
+ * a norm such as are clipped. */
+static bool is_awaited(const sli_lowering *l, int group, int to) {
+  bool awaited = false, norm = l->groups[group].phase == SLI_PHASE_NORM;
+  for (int i = 0; i < l->groups[to].ninputs; i++) {
+    const sli_bundle *b = &l->bundles[l->groups[to].inputs[i]];
+    if (b->role != SLI_ROLE_PARAM || b->initial != 1 || b->producer == SL_NONE) continue;
+    awaited |= b->producer == group || (norm && is_clipped(l, &l->groups[b->producer]));
+  }
+  return awaited;
+}
+
+static void cover(pass *p, int over) {
+  sli_lowering *l = p->l;
+  int under = find_activations(p, l->bundles[over].producer, &l->bundles[over]);
+  if (under == SL_NONE || !lay_out(p, under, over)) return;
+  p->taken[under] = p->taken[over] = true;
+  l->bundles[over].over = under;
+  l->bundles[under].cover = 1 + over;
+  int maker = l->bundles[under].producer, n = l->bundles[over].nconsumers;
+  const int *readers = l->bundles[over].consumers;
+  for (int i = 0; i < n; i++)
+    if (!is_awaited(l, readers[i], maker)) sli_add_turn(l, readers[i], maker, true);
+}
+
+void sli_lower_cover(sli_lowering *l) {
+  if (l->in->m * l->in->k > 1 || l->walks) return;
+  pass p = begin_pass(l);
+  for (int i = 0, n = l->nbundles; i < n; i++)
+    if (is_gradient(&p, i)) cover(&p, i);
+  end_pass(&p);
+}
