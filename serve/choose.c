@@ -162,14 +162,21 @@ static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
   return true;
 }
 
+/* False: it has not got the tokens yet with which it was cancelled. */
+static bool follow_cancel(sl_session *s, request *r) {
+  if (r->count < r->until) return false;
+  sli_session_hang_up(s, r);
+  return true;
+}
+
 /* False: what it takes is not there yet: requests, tokens, pages. What has ended is left out. */
 static bool follow_word(choice *c, const sli_log_entry *e) {
   request *r = find(c->s, e->id);
   if (!e->id) return refuse_line(c->s, e, "which there cannot be");
   if (!r) return e->id <= c->s->last_id;
-  if (e->kind == SLI_LOG_CANCELS) sli_session_hang_up(c->s, r);
-  else if (e->kind == SLI_LOG_ROWS && !r->cancelled) return follow_part(c, r, e);
-  else if (r->standing == RUNNING) yield(c->s, r);
+  if (e->kind == SLI_LOG_CANCELS) return follow_cancel(c->s, r);
+  if (e->kind == SLI_LOG_ROWS) return r->cancelled || follow_part(c, r, e);
+  if (r->standing == RUNNING) yield(c->s, r);
   return true;
 }
 
@@ -190,6 +197,7 @@ static bool choose(sl_session *s, tick *t) {
   if (s->closing) return true;
   for (c.rows -= t->load.rows; sli_log_next(s);)
     if (!follow(&c) || t->count) return t->count && !s->log.at;
+  sli_session_end_unwanted(s); /* whom a file that is over has not ended */
   if (s->ticks.begun - s->ticks.back >= (uint64_t)s->stats.limits.groups) return false;
   c.rows = s->stats.limits.rows;
   take_running(&c, true);

@@ -1,14 +1,36 @@
 /* What ticks took, as text, a line each, and the same again.
  *
- *   x4 3:41+1 -7 5:128+20    request 4 is cancelled; of 3 the row of position 41 is taken; 7 gives up its pages; of 5,
- *                            which comes in, 20 rows: the 128 in front of them are in pages that others have filled
+ *   x4:60 3:41+1 -7 5:128+20    request 4 is cancelled with 60 tokens, prompt and answer; of 3 the row of position 41 is
+ *                               taken; 7 gives up its pages; of 5, which comes in, 20 rows: the 128 in front of them
+ *                               are in pages that others have filled
  *
- * in the order in which that was so. Requests count in the order in which they were submitted. */
+ * in the order in which that was so. Requests count in the order in which they were submitted. Ticks of a replay come
+ * back when they like: so a request that was cancelled gets the tokens that it had by then, and no other. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
+
+/* Of all lines of the file that is to be followed, ahead of them. */
+static void read_ends(sli_session_log *l) {
+  while (getline(&l->line, &l->capacity, l->from) > 0) {
+    sli_log_entry e;
+    for (const char *at = l->line; (at = sli_log_word(at, &e));) {
+      if (e.kind != SLI_LOG_CANCELS) continue;
+      SLI_GROW(l->ends, l->nends, l->ends_capacity);
+      l->ends[l->nends++] = (struct sli_log_end){e.id, e.from};
+    }
+  }
+  rewind(l->from);
+}
+
+int64_t sli_log_until(const sl_session *s, uint64_t id) {
+  const sli_session_log *l = &s->log;
+  for (size_t i = 0; i < l->nends; i++)
+    if (l->ends[i].id == id) return l->ends[i].count;
+  return INT64_MAX;
+}
 
 sl_status sli_log_open(sl_session *s) {
   const sl_session_options *o = &s->options;
@@ -17,6 +39,7 @@ sl_status sli_log_open(sl_session *s) {
     return sl_fail(SL_E_IO, "cannot write %s: %s", o->log, strerror(errno));
   if (o->replay && !(l->from = fopen(o->replay, "re")))
     return sl_fail(SL_E_INPUT, "cannot read %s: %s", o->replay, strerror(errno));
+  if (l->from) read_ends(l);
   return SL_OK;
 }
 
@@ -24,6 +47,7 @@ void sli_log_close(sl_session *s) {
   if (s->log.to) fclose(s->log.to);
   if (s->log.from) fclose(s->log.from);
   free(s->log.line);
+  free(s->log.ends);
 }
 
 static FILE *word(sl_session *s) {
@@ -37,7 +61,7 @@ void sli_log_yield(sl_session *s, const request *r) {
 }
 
 void sli_log_cancel(sl_session *s, const request *r) {
-  if (s->log.to) fprintf(word(s), "x%llu", (unsigned long long)r->id);
+  if (s->log.to) fprintf(word(s), "x%llu:%lld", (unsigned long long)r->id, (long long)r->count);
 }
 
 void sli_log_part(sl_session *s, const request *r, int64_t rows) {
@@ -60,7 +84,7 @@ bool sli_log_next(sl_session *s) {
     l->number++;
     return true;
   }
-  fclose(l->from); /* from here on as requests come */
+  fclose(l->from); /* from here on as requests come, and go */
   l->from = NULL;
   return false;
 }

@@ -156,7 +156,9 @@ static uint64_t append(sl_session *s, request *r) {
   *at = r;
   s->stats.queued++;
   pthread_cond_signal(&s->work);
-  return r->id = ++s->last_id;
+  r->id = ++s->last_id;
+  r->until = sli_log_until(s, r->id);
+  return r->id;
 }
 
 sl_status sli_session_check(const sl_session *s, const sl_request *q) {
@@ -191,11 +193,19 @@ void sli_session_hang_up(sl_session *s, request *r) {
   if (!r->ticks) sli_session_finish(s, r, SL_END_CANCELLED);
 }
 
+void sli_session_end_unwanted(sl_session *s) {
+  for (request *r = s->requests, *next; r; r = next) {
+    next = r->next;
+    if (r->unwanted) sli_session_hang_up(s, r);
+  }
+}
+
 void sl_session_cancel(sl_session *s, uint64_t id) {
   pthread_mutex_lock(&s->lock);
   request *r = s->requests;
   while (r && r->id != id) r = r->next;
-  if (r) sli_session_hang_up(s, r);
+  if (r) r->unwanted = true;
+  if (!s->log.from) sli_session_end_unwanted(s);
   pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);
 }

@@ -28,9 +28,10 @@ struct request {
   void *user;
   standing standing;
   bool cancelled;       /* asked for, and ticks of it are under way */
+  bool unwanted;        /* cancelled where a log is followed: it ends where that says so, or when it is over */
   bool begun;           /* has been let in before */
   int64_t nprompt, most; /* tokens of the prompt; of the whole, at most */
-  int64_t count;
+  int64_t count, until; /* of a log that is followed: it was cancelled with so many tokens; else INT64_MAX */
   size_t capacity;
   int32_t *tokens;      /* [count] prompt, then the answer so far */
   int64_t fed;          /* of these, in ticks so far, or in pages that others have filled; */
@@ -96,12 +97,17 @@ typedef struct sli_session_log {
   bool within;          /* a line of `to`: it has words */
   long long number;     /* of the line, from 1 */
   const char *at;       /* in the line, what is to be followed next; NULL: between lines */
+  size_t nends, ends_capacity;
+  struct sli_log_end {
+    uint64_t id;
+    int64_t count;
+  } *ends;              /* [nends] all requests that are cancelled in `from`, and with how many tokens */
 } sli_session_log;
 
 typedef struct sli_log_entry {
   uint64_t id;
   enum { SLI_LOG_ROWS, SLI_LOG_YIELDS, SLI_LOG_CANCELS } kind;
-  int64_t from, rows;
+  int64_t from, rows; /* from: of CANCELS, how many tokens it has */
 } sli_log_entry;
 
 /* On the virtual clock, in place of whoever submits and polls. */
@@ -150,6 +156,8 @@ void sli_session_finish(sl_session *s, request *r, sl_end end);
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event);
 /* Nobody wants it any more: it ends now, or when its ticks are back. */
 void sli_session_hang_up(sl_session *s, request *r);
+/* Those that are unwanted. */
+void sli_session_end_unwanted(sl_session *s);
 /* All that have not ended, as cancelled or failed. */
 void sli_session_finish_all(sl_session *s, sl_end end);
 
@@ -200,6 +208,8 @@ void sli_log_yield(sl_session *s, const request *r);
 void sli_log_cancel(sl_session *s, const request *r);
 void sli_log_part(sl_session *s, const request *r, int64_t rows); /* those that are next */
 void sli_log_tick(sl_session *s, const tick *t);
+/* With how many tokens a request is cancelled in the file that is followed; INT64_MAX: not there. */
+int64_t sli_log_until(const sl_session *s, uint64_t id);
 /* Is there a tick in the file that is to be followed? Its words are at log.at, until that is NULL again. */
 bool sli_log_next(sl_session *s);
 /* Reads a word of a line; where the next one begins, or NULL: there is none. */

@@ -160,7 +160,8 @@ typedef struct sl_request {
  * ended the session, if it has failed. After SL_OK exactly one event of kind END comes. */
 sl_status sl_session_submit(sl_session *s, const sl_request *request, uint64_t *id);
 /* Ends a request early; its END is SL_END_CANCELLED, unless it came before. Its pages are free when the
- * ticks that use them are back. Nothing happens where the id is unknown or has ended. */
+ * ticks that use them are back. Nothing happens where the id is unknown or has ended. In a replay a request is
+ * cancelled where its file says so, with the same tokens, whoever calls this or not; this counts behind the file's end. */
 void sl_session_cancel(sl_session *s, uint64_t id);
 
 #define SL_END_TABLE(X)                                                                    \

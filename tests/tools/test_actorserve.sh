@@ -131,6 +131,22 @@ same "Hello 12$text" continued
 head -n "$n" again | cmp -s - slowly || fail "replayed: $(<again)"
 drained
 
+# So is who hung up, also where nobody does now: with the tokens that were there by then. The next one is answered.
+printf '%s\n' "1:0+$n" "1:$n+1" "1:$((n + 1))+1" "x1:$((n + 2)) 2:0+$n" "2:$n+1" "x2:$((n + 1)) 3:0+$n" >left
+ask_left() { ask completions "{\"prompt\":\"Hello 12\",\"max_tokens\":9,\"temperature\":0,\"stream\":$1}"; }
+serve --prefix-caching off --replay left --log again model
+got=0
+ask_left true >pieces 2>/dev/null || got=$?
+((got == 18)) || fail "the replay hangs up on the first client, not $got"
+[[ $(grep -c '"text":' pieces) == 2 && $(<pieces) != *DONE* ]] || fail "it has two tokens: $(<pieces)"
+got=0
+ask_left false >whole 2>/dev/null || got=$?
+((got == 52)) && [[ ! -s whole ]] || fail "and on the second, not $got: $(<whole)"
+same "Hello 12$(ask_left false | field '["choices"][0]["text"]')" continued
+curl -sS "${url%/v1}/metrics" | grep -qx 'sluice_hung_up_total 2' || fail "both are counted"
+head -n 6 again | cmp -s - left || fail "replayed: $(<again)"
+drained
+
 # A line that can be of no such run fails.
 for line in 1:5+3 1:-4+2; do
   echo "$line" >wrong

@@ -214,6 +214,14 @@ static void fail(request *r, const char *text) {
   http_end(x);
 }
 
+/* As the client did of a run that is replayed. */
+static void hang_up(request *r) {
+  http_exchange *x = r->x;
+  r->serving->metrics.hung_up++;
+  leave(r);
+  http_break_off(x);
+}
+
 static void take_end(choice *c, const sl_session_event *event) {
   request *r = c->of;
   c->under_way = false;
@@ -221,7 +229,7 @@ static void take_end(choice *c, const sl_session_event *event) {
   bool known = event->end == SL_END_STOP || event->end == SL_END_LENGTH;
   if (!r->x) end_if_over(r);
   else if (!c->finish && known) end_choice(c, sl_end_name(event->end));
-  else if (!c->finish) fail(r, "the model has failed");
+  else if (!c->finish) event->end == SL_END_CANCELLED ? hang_up(r) : fail(r, "the model has failed");
 }
 
 void request_event(const sl_session_event *event) {

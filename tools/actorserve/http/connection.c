@@ -97,6 +97,11 @@ void http_end(http_exchange *x) {
   go_to_next(x);
 }
 
+void http_break_off(http_exchange *x) {
+  x->keep = false;
+  go_to_next(x);
+}
+
 /* ---- a request ------------------------------------------------------------------------------------ */
 
 /* Says what is wrong. What the client sends after that is no request, so it is the last answer. */

@@ -58,5 +58,7 @@ void http_begin(http_exchange *x, int status, const char *type);
  * on_gone. */
 bool http_send(http_exchange *x, const char *piece, size_t bytes);
 void http_end(http_exchange *x);
+/* No end: the connection closes behind what was sent of the answer, if anything. */
+void http_break_off(http_exchange *x);
 
 #endif
