@@ -414,7 +414,7 @@ static sli_cost meet_param(sum *s, const sl_tensor *t, sli_reading r) {
   sl_sbp *lies = &s->choice->params[t->param_index];
   if (!s->met[t->param_index]) *lies = sli_code_sbp(sli_param_lies(r.want));
   s->met[t->param_index] = true;
-  s->seen[t->id].lies = (uint8_t)sli_sbp_code(*lies);
+  s->seen[t->id].lies = (uint16_t)sli_sbp_code(*lies);
   return sli_cost_update(s->c, t, *lies);
 }
 
@@ -430,7 +430,7 @@ static sli_cost add_node(sum *s, const sli_node *n, bool *read) {
     sli_cost_add(&cost, sli_cost_reading(s->c, t, r, &s->seen[t->id]));
   }
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o]) s->seen[n->out[o]->id].lies = (uint8_t)sli_sbp_code(sli_signature_out(way, o));
+    if (n->out[o]) s->seen[n->out[o]->id].lies = (uint16_t)sli_sbp_code(sli_signature_out(way, o));
   return cost;
 }
 

@@ -58,7 +58,7 @@ static void find_places(const sli_ways *w, sli_frontier *p) {
 static double reading_at_most(const sli_ways *w, int k, int i, int code) {
   double most = 0;
   for (int a = 0; a < w->nways[k]; a++) {
-    sli_seen seen = {.lies = (uint8_t)code};
+    sli_seen seen = {.lies = (uint16_t)code};
     sli_cost cost = sli_cost_reading(&w->costs, w->nodes[k]->in[i], sli_way_in(&w->of[k][a], i),
                                      &seen);
     most = SLI_MAX(most, sli_cost_weight(&w->costs, cost));
@@ -82,7 +82,7 @@ static void look_past_input(const sli_ways *w, sli_frontier *p, int k, int i) {
   }
   for (int a = 0; a < w->nways[k + 1] && !sli_starts_block(w, k + 1); a++)
     p->wants[k * p->width + place] |=
-        (uint8_t)(1 << sli_way_in(&w->of[k + 1][a], i).want);
+        (uint16_t)(1 << sli_way_in(&w->of[k + 1][a], i).want);
   for (int code = 0; code < SLI_SBP_CODES; code++)
     p->boxing[(k * p->width + place) * SLI_SBP_CODES + code] += reading_at_most(w, k + 1, i, code);
 }
@@ -97,7 +97,7 @@ static void look_ahead(const sli_ways *w, sli_frontier *p) {
     size_t at = (size_t)k * width;
     memcpy(&p->boxing[at * SLI_SBP_CODES], &p->boxing[(at + width) * SLI_SBP_CODES],
            width * SLI_SBP_CODES * sizeof *p->boxing);
-    if (!sli_starts_block(w, k + 1)) memcpy(&p->wants[at], &p->wants[at + width], width);
+    if (!sli_starts_block(w, k + 1)) memcpy(&p->wants[at], &p->wants[at + width], width * sizeof *p->wants);
     for (int o = 0; o < next->nout; o++) /* before it is made there is nothing to read */
       if (next->out[o] && p->place[next->out[o]->id] >= 0)
         forget(p, k, p->place[next->out[o]->id]);

@@ -10,7 +10,7 @@ typedef struct sli_frontier {
   int *place;      /* [ntensors]; -1: never has one */
   int *first;      /* [ntensors] where it begins and ends to have one, as numbers of nodes */
   int *last;
-  uint8_t *wants;  /* [nodes][width] layouts that later readers in the block may want */
+  uint16_t *wants; /* [nodes][width] layouts that later readers in the block may want */
   double *boxing;  /* [nodes][width][codes] of what is later read, by how it lies: at most */
 } sli_frontier;
 

@@ -15,6 +15,9 @@
  * with the same states, weights counted from the least, what comes of it is the same too and
  * need not be worked out again; a few blocks in, that is so.
  *
+ * Many states differ in other tensors than those that a node reads, so what a reading costs is found once for
+ * all that have met the tensor alike.
+ *
  * Ties go to the state that came first, so the result depends on the graph alone. */
 #include <math.h>
 #include <stdlib.h>
@@ -46,6 +49,13 @@ typedef struct span {
   bool computed;          /* its layers are its own */
 } span;
 
+/* Readings of a node's inputs that have been priced. */
+typedef struct priced {
+  uint64_t reading;       /* which input, and how it is wanted */
+  sli_seen seen, left;    /* before and after */
+  double weight;
+} priced;
+
 typedef struct search {
   const sli_ways *ways;
   const uint32_t *allowed;
@@ -55,6 +65,9 @@ typedef struct search {
   states before, after;
   size_t table_size;
   int *table;             /* of the states after, by contents; 1 +, 0: free */
+  size_t nprices, price_capacity, price_table_size;
+  priced *prices;         /* [nprices] of the node that is looked at */
+  int *price_table;       /* by reading and what was seen before; 1 +, 0: free */
   struct origin **layers; /* [nodes] of the states kept after each */
   int nspans;
   span *spans;
@@ -82,7 +95,7 @@ static void states_grow(states *s, size_t count, size_t width) {
 static size_t hash_of(const sli_seen *seen, size_t width) {
   uint64_t hash = SLI_HASH_SEED;
   for (size_t i = 0; i < width; i++) {
-    uint32_t word;
+    uint64_t word;
     memcpy(&word, &seen[i], sizeof word);
     hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
     hash ^= hash >> 29;
@@ -129,8 +142,46 @@ static double begin_param(const search *s, const sl_tensor *t, sli_reading r, sl
   const sli_ways *w = s->ways;
   sl_sbp lies = w->fixed[t->param_index] ? w->params[t->param_index]
                                          : sli_code_sbp(sli_param_lies(r.want));
-  *seen = (sli_seen){.lies = (uint8_t)sli_sbp_code(lies)};
+  *seen = (sli_seen){.lies = (uint16_t)sli_sbp_code(lies)};
   return sli_cost_weight(&w->costs, sli_cost_update(&w->costs, t, lies));
+}
+
+static size_t price_hash(uint64_t reading, sli_seen seen) {
+  uint64_t word;
+  memcpy(&word, &seen, sizeof word);
+  return (size_t)sli_hash_word(sli_hash_word(SLI_HASH_SEED, reading), word);
+}
+
+static void rehash_prices(search *s, size_t size) {
+  s->price_table_size = size;
+  s->price_table = sli_realloc(s->price_table, size, sizeof *s->price_table);
+  memset(s->price_table, 0, size * sizeof *s->price_table);
+  for (size_t i = 0; i < s->nprices; i++) {
+    size_t at = price_hash(s->prices[i].reading, s->prices[i].seen) & (size - 1);
+    while (s->price_table[at]) at = (at + 1) & (size - 1);
+    s->price_table[at] = (int)i + 1;
+  }
+}
+
+/* What one more reading of an input weighs; notes it in *seen. */
+static double price_reading(search *s, int input, const sl_tensor *t, sli_reading r, sli_seen *seen) {
+  const sli_costs *c = &s->ways->costs;
+  uint64_t reading = (uint64_t)input << 24 | (uint64_t)r.want << 16 | (uint64_t)r.gradient << 8 | r.again;
+  size_t mask = s->price_table_size - 1, at = price_hash(reading, *seen) & mask;
+  for (; s->price_table[at]; at = (at + 1) & mask) {
+    const priced *p = &s->prices[s->price_table[at] - 1];
+    if (p->reading != reading || memcmp(&p->seen, seen, sizeof *seen)) continue;
+    *seen = p->left;
+    return p->weight;
+  }
+  priced p = {.reading = reading, .seen = *seen};
+  p.weight = sli_cost_weight(c, sli_cost_reading(c, t, r, seen));
+  p.left = *seen;
+  SLI_GROW(s->prices, s->nprices, s->price_capacity);
+  s->prices[s->nprices++] = p;
+  s->price_table[at] = (int)s->nprices;
+  if (2 * s->nprices > s->price_table_size) rehash_prices(s, 2 * s->price_table_size);
+  return p.weight;
 }
 
 static bool begins_at(const search *s, int k, int i) {
@@ -141,9 +192,8 @@ static bool begins_at(const search *s, int k, int i) {
 }
 
 /* Node k reads, in one of its ways; returns what that and the way itself weigh. */
-static double read_inputs(const search *s, int k, const sli_way *way, sli_seen *seen) {
+static double read_inputs(search *s, int k, const sli_way *way, sli_seen *seen) {
   const sli_node *n = s->ways->nodes[k];
-  const sli_costs *c = &s->ways->costs;
   double weight = way->weight;
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
@@ -151,7 +201,7 @@ static double read_inputs(const search *s, int k, const sli_way *way, sli_seen *
     sli_seen *at = &seen[s->frontier.place[t->id]];
     sli_reading r = sli_way_in(way, i);
     if (begins_at(s, k, i)) weight += begin_param(s, t, r, at);
-    weight += sli_cost_weight(c, sli_cost_reading(c, t, r, at));
+    weight += price_reading(s, i, t, r, at);
   }
   return weight;
 }
@@ -167,9 +217,9 @@ static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen 
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && p->place[n->out[o]->id] >= 0)
       seen[p->place[n->out[o]->id]] =
-          (sli_seen){.lies = (uint8_t)sli_sbp_code(sli_signature_out(&way->signature, o))};
+          (sli_seen){.lies = (uint16_t)sli_sbp_code(sli_signature_out(&way->signature, o))};
   for (int at = 0; at < p->width; at++) {
-    uint8_t wants = p->wants[k * p->width + at] & (uint8_t)~(1 << seen[at].lies);
+    uint16_t wants = p->wants[k * p->width + at] & (uint16_t)~(1 << seen[at].lies);
     seen[at].forward &= wants;
     seen[at].back &= wants;
   }
@@ -279,8 +329,8 @@ static bool same_nodes(const search *s, int a, int b) {
   const sli_node *n = s->ways->nodes[a], *m = s->ways->nodes[b];
   size_t width = (size_t)s->frontier.width;
   if (n->op != m->op || n->nin != m->nin || n->nout != m->nout) return false;
-  if (memcmp(&s->frontier.wants[(size_t)a * width], &s->frontier.wants[(size_t)b * width], width))
-    return false;
+  const uint16_t *wants = s->frontier.wants;
+  if (memcmp(&wants[(size_t)a * width], &wants[(size_t)b * width], width * sizeof *wants)) return false;
   for (int o = 0; o < n->nout; o++)
     if (place_of(s, n->out[o]) != place_of(s, m->out[o])) return false;
   return same_inputs(s, a, b) && same_ways(s, a, b);
@@ -339,7 +389,9 @@ static void repeat(search *s, const span *like, const span *x) {
 
 static void step(search *s, int k) {
   s->after.count = 0;
+  s->nprices = 0;
   memset(s->table, 0, s->table_size * sizeof *s->table);
+  memset(s->price_table, 0, s->price_table_size * sizeof *s->price_table);
   for (int i = 0; i < s->before.count; i++) try_ways(s, k, i);
   keep(s, k);
 }
@@ -369,6 +421,7 @@ static void begin(search *s) {
   s->before.count = 1;
   s->before.weight[0] = 0;
   rehash(s, 1024);
+  rehash_prices(s, 256);
 }
 
 /* All have been read at the end, so there is one state left, or none. */
@@ -392,6 +445,8 @@ static void search_fini(search *s) {
   free(s->spans);
   free(s->layers);
   free(s->table);
+  free(s->prices);
+  free(s->price_table);
   states_fini(&s->before);
   states_fini(&s->after);
   sli_frontier_fini(&s->frontier);

@@ -76,9 +76,9 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
  * layouts it has been boxed into in this block, forward and (for what reads it again) back,
  * and those that gradients have come back in. Layouts are numbers: see sli_sbp_code. */
 typedef struct sli_seen {
-  uint8_t lies;
-  uint16_t forward, back, gradients;
+  uint16_t lies, forward, back, gradients;
 } sli_seen;
+_Static_assert(sizeof(sli_seen) == sizeof(uint64_t), "it is hashed and compared as one word");
 
 enum { SLI_SBP_ROUTED = 2 + SL_MAX_DIMS, SLI_SBP_CODES };
 static inline int sli_sbp_code(sl_sbp a) {
