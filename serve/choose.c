@@ -260,7 +260,6 @@ static void wait_for_tick(sl_session *s, tick *t) {
 
 static void begin_tick(sl_session *s, tick *t) {
   s->ticks.begun++;
-  t->begun_ns = sli_now_ns();
   sli_log_tick(s, t);
 }
 

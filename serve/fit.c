@@ -1,8 +1,9 @@
 /* What a tick takes, as far as ticks that ran can tell: least squares, relative to what each is to take. That is not known at
  * first: then to what it took, which a tick that others have held up counts too little by.
  *
- * What is found are the seconds at each corner, and of a position and a pair; without corners, of a tick and of a row in
- * their place. A tick between two corners takes so much of the one and so much of the other, so either is a sum of terms. */
+ * What is found are the seconds at each corner, and of a position, a pair and a token that is sampled; without corners, of a
+ * tick and of a row in their place. A tick between two corners takes so much of the one and so much of the other, so either
+ * is a sum of terms. How far ticks are from that is their spread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 enum {
   LEAST = 8,         /* ticks, without the first one, which warms up */
   NEWEST = 1 << 14,  /* that are kept */
-  TERMS = SL_TICK_CORNERS + 2
+  OTHERS = 3,        /* terms, behind those of rows */
+  TERMS = SL_TICK_CORNERS + OTHERS
 };
 
 void sli_fit_note(fit *f, const load *of, double seconds) {
@@ -20,17 +22,17 @@ void sli_fit_note(fit *f, const load *of, double seconds) {
   size_t at = (size_t)(f->ticks - 2) % NEWEST;
   if (at == f->count) SLI_GROW(f->of, f->count, f->capacity);
   f->count = SLI_MAX(f->count, at + 1);
-  f->of[at] = (struct fit_sample){(double)of->rows, of->positions, of->pairs, seconds};
+  f->of[at] = (struct fit_sample){(double)of->rows, of->positions, of->pairs, (double)of->picks, seconds};
 }
 
 void sli_fit_fini(fit *f) { free(f->of); }
 
-/* ---- corners ---------------------------------------------------------------------------- */
-
-static int fewer_rows(const void *a, const void *b) {
+static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
+
+/* ---- corners ---------------------------------------------------------------------------- */
 
 /* Few rows go by tiles, so each number of them counts; many do so little by little. */
 static bool is_apart(double rows, double last) { return rows > last && (rows <= 9 || rows >= 1.3 * last); }
@@ -41,7 +43,7 @@ static int find_corners(const fit *f, double *corners) {
   double *rows = sli_calloc(f->count, sizeof *rows), most;
   int n = 0;
   for (size_t i = 0; i < f->count; i++) rows[i] = f->of[i].rows;
-  qsort(rows, f->count, sizeof *rows, fewer_rows);
+  qsort(rows, f->count, sizeof *rows, ascending);
   most = rows[f->count - 1];
   corners[n++] = rows[0];
   for (size_t i = 0, end; i < f->count; i = end) {
@@ -71,8 +73,8 @@ static void terms_of(const system_of *q, const struct fit_sample *x, double *out
   if (n) out[i] = 1 - along;
   if (n > 1) out[i + 1] = along;
   if (!n) out[0] = 1, out[1] = x->rows;
-  out[q->terms - 2] = x->positions;
-  out[q->terms - 1] = x->pairs;
+  const double others[OTHERS] = {x->positions, x->pairs, x->picks};
+  memcpy(out + q->terms - OTHERS, others, sizeof others);
 }
 
 static double seconds_of(const system_of *q, const double *terms, const double *found) {
@@ -146,18 +148,45 @@ static void solve_above_zero(system_of *q, double *x) {
   }
 }
 
+/* ---- spread ----------------------------------------------------------------------------- */
+
+/* Of so many ticks that are kept, the k-th: of many, runs of neighbours, from the first on to the last. */
+static size_t kept(size_t k, size_t count) {
+  enum { RUN = 64, RUNS = SL_TICK_SPREAD / RUN };
+  return count <= SL_TICK_SPREAD ? k : k / RUN * (count - RUN) / (RUNS - 1) + k % RUN;
+}
+
+/* How many times what was found each tick took. */
+static void find_spread(const fit *f, const system_of *q, const double *found, sl_tick_cost *cost) {
+  size_t n = SLI_MIN(f->count, (size_t)SL_TICK_SPREAD);
+  double x[TERMS], sum = 0;
+  cost->spreads = (int)n;
+  for (size_t k = 0; k < n; k++) {
+    const struct fit_sample *s = &f->of[kept(k, f->count)];
+    terms_of(q, s, x);
+    double expected = seconds_of(q, x, found);
+    cost->spread[k] = expected > 0 ? s->seconds / expected : 1;
+    sum += cost->spread[k];
+  }
+  for (size_t k = 0; k < n; k++) cost->spread[k] *= (double)n / sum;
+}
+
+/* ---- the whole -------------------------------------------------------------------------- */
+
 sl_tick_cost sli_fit_cost(const fit *f, bool corners) {
   if (f->count < LEAST) return (sl_tick_cost){0};
   system_of q = {0};
   double x[TERMS];
   q.corners = corners ? find_corners(f, q.rows) : 0;
-  q.terms = SLI_MAX(q.corners, corners ? 1 : 2) + 2;
+  q.terms = SLI_MAX(q.corners, corners ? 1 : 2) + OTHERS;
   add_up(f, &q, NULL);
   solve_above_zero(&q, x);
   add_up(f, &q, x);
   solve_above_zero(&q, x);
-  sl_tick_cost cost = {.position = x[q.terms - 2], .pair = x[q.terms - 1], .corners = q.corners};
-  if (!corners) cost.tick = x[0], cost.row = x[1];
+  const double *others = x + q.terms - OTHERS;
+  sl_tick_cost cost = {.position = others[0], .pair = others[1], .pick = others[2], .corners = q.corners};
+  if (corners) find_spread(f, &q, x, &cost);
+  else cost.tick = x[0], cost.row = x[1];
   memcpy(cost.rows, q.rows, sizeof cost.rows);
   memcpy(cost.seconds, x, (size_t)q.corners * sizeof *x);
   return cost;

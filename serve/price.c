@@ -16,7 +16,7 @@ static double seconds_of_rows(const sl_tick_cost *c, double rows) {
 
 double sli_price_tick(const sl_tick_cost *c, const load *of) {
   if (!of->rows) return 0;
-  return seconds_of_rows(c, (double)of->rows) + c->position * of->positions + c->pair * of->pairs;
+  return seconds_of_rows(c, (double)of->rows) + c->position * of->positions + c->pair * of->pairs + c->pick * (double)of->picks;
 }
 
 static bool is_pass(const sl_plan *p, int32_t a) {
@@ -62,9 +62,17 @@ static double seconds_of(const sl_session *s, int32_t a, const load *of) {
   return actor->seconds * (double)of->rows / (double)s->about.rows;
 }
 
+/* How many times the mean it takes. */
+static double spread_of(const sl_session *s, int32_t a, int64_t at) {
+  const sl_tick_cost *c = s->options.cost;
+  if (!c || !c->spreads || !(s->shares[a] > 0)) return 1;
+  uint64_t hash = sli_hash_word(sli_hash_word(SLI_HASH_SEED, s->options.lower.seed), (uint64_t)a);
+  return c->spread[(hash % (uint64_t)c->spreads + (uint64_t)at) % (uint64_t)c->spreads];
+}
+
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
-  double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load);
+  double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load) * spread_of(s, a, at);
   if (s->play && s->shares[a] > 0) s->play->compute(s->play, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

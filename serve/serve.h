@@ -71,7 +71,6 @@ typedef struct tick {
   int count;
   part *parts;          /* [sequences] */
   load load;
-  uint64_t begun_ns;
 } tick;
 
 /* What ticks took, the newest of them. */
@@ -79,7 +78,7 @@ typedef struct fit {
   int64_t ticks;
   size_t count, capacity;
   struct fit_sample {
-    double rows, positions, pairs, seconds;
+    double rows, positions, pairs, picks, seconds;
   } *of;
 } fit;
 
@@ -185,14 +184,14 @@ sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
 /* chunks.c: rows of a prompt's next chunk, of `most` that there is room for. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
 
-/* price.c: on timed devices, how long an actor's firing takes. */
+/* price.c: on timed devices, how long an actor's firing takes; and a tick in the mean. */
 void sli_price_init(sl_session *s);
 double sli_price_tick(const sl_tick_cost *cost, const load *of);
 uint64_t sli_price_firing(void *session, int32_t actor, int64_t tick); /* sl_runtime_options.duration */
 
 /* fit.c */
 void sli_fit_note(fit *f, const load *of, double seconds);
-/* With corners or without. */
+/* With corners and a spread, or without. */
 sl_tick_cost sli_fit_cost(const fit *f, bool corners);
 void sli_fit_fini(fit *f);
 

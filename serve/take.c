@@ -40,13 +40,18 @@ static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
     if (!r->ticks) settle(s, r);
 }
 
+/* For a tick that was alone: from when there was something to compute, so with choosing it and telling others. */
+static double seconds_waited(const sl_session *s) {
+  return (double)(s->stats.last_tick_ns - s->stats.waiting_since_ns) * 1e-9;
+}
+
 /* NULL: nothing was computed. */
 static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
   static const sl_sampled nothing = {.finite = 1};
   if (t->count) {
     s->stats.ticks++;
     s->stats.last_tick_ns = sli_now_ns();
-    if (s->ticks.most == 1) sli_fit_note(&s->fit, &t->load, (double)(s->stats.last_tick_ns - t->begun_ns) * 1e-9);
+    if (s->ticks.most == 1) sli_fit_note(&s->fit, &t->load, seconds_waited(s));
     s->stats.waiting_since_ns = s->stats.last_tick_ns;
   }
   for (int i = 0; i < t->count; i++) {

@@ -50,15 +50,19 @@ typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
  * answer changes. APART: each computes its own. */
 typedef enum sl_prefixes { SL_PREFIXES_SHARED, SL_PREFIXES_APART } sl_prefixes;
 
-/* What each stage takes for a tick, in seconds: `tick`, and of each sequence that has x rows in it behind L
- * positions `position` L + `row` x + `pair` (2 L x + x x). Products take what the rows of a tick come to, and not in
- * proportion: with corners, ticks of rows[i] rows take seconds[i] in place of `tick` and `row`, those between two corners
- * as a straight line has it, those beyond the last one as the last two go on. */
-enum { SL_TICK_CORNERS = 24 };
+/* What each stage takes for a tick, in seconds: `tick`, `pick` for each token that is sampled, and of each sequence that has
+ * x rows in it behind L positions `position` L + `row` x + `pair` (2 L x + x x). Products take what the rows of a tick come
+ * to, and not in proportion: with corners, ticks of rows[i] rows take seconds[i] in place of `tick` and `row`, those between
+ * two corners as a straight line has it, those beyond the last one as the last two go on. That is the mean; with a spread, a
+ * tick takes so many times as long: those of the spread one after another, round and round, as what slows a machine down
+ * lasts for more than a tick. Where each stage begins in it follows from the plan's seed. */
+enum { SL_TICK_CORNERS = 24, SL_TICK_SPREAD = 512 };
 typedef struct sl_tick_cost {
-  double tick, position, row, pair;
+  double tick, position, row, pair, pick;
   int corners;                /* 0: none */
   double rows[SL_TICK_CORNERS], seconds[SL_TICK_CORNERS]; /* [corners], rows ascending */
+  int spreads;                /* 0: none, all ticks take the mean */
+  double spread[SL_TICK_SPREAD]; /* [spreads] of ticks in their order, 1 in the mean */
 } sl_tick_cost;
 
 /* How a prompt is cut that is alone, over several stages, where a tick's cost is given. TIMES: in chunks that take as
@@ -243,7 +247,7 @@ sl_session_stats sl_session_stat(const sl_session *s);
  * SL_E_USAGE names what cannot be, and then nothing has changed. */
 sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits);
 /* What its ticks have taken, of a session with one group: of one stage. All 0: too few have come back, or several
- * are under way at once. As four numbers; or with corners, at rows that ticks often had. */
+ * are under way at once. As five numbers; or with corners, at rows that ticks often had, and a spread. */
 sl_tick_cost sl_session_cost(const sl_session *s);
 sl_tick_cost sl_session_corners(const sl_session *s);
 

@@ -166,29 +166,37 @@ static void what_cannot_be_is_refused(const served *s) {
 
 /* ---- what ticks took ------------------------------------------------------------------------------ */
 
-static double seconds_of(const sl_tick_cost *c, int64_t rows, double behind) {
-  return sli_price_tick(c, &(load){.rows = rows, .positions = behind, .pairs = (double)rows * (2 * behind + (double)rows)});
+static load load_of(int64_t rows, int64_t picks, double behind) {
+  return (load){.rows = rows, .picks = picks, .positions = behind, .pairs = (double)rows * (2 * behind + (double)rows)};
+}
+
+static double seconds_of(const sl_tick_cost *c, int64_t rows, int64_t picks, double behind) {
+  load l = load_of(rows, picks, behind);
+  return sli_price_tick(c, &l);
 }
 
 /* Few rows go in steps of 4, and rows that came once are no corner. */
 static void corners_are_found_again(void) {
-  static const sl_tick_cost real = {.position = 2e-6, .pair = 1e-7, .corners = 6, .rows = {1, 4, 5, 8, 9, 64},
+  static const sl_tick_cost real = {.position = 2e-6, .pair = 1e-7, .pick = 1e-3, .corners = 6, .rows = {1, 4, 5, 8, 9, 64},
                                     .seconds = {0.005, 0.008, 0.018, 0.02, 0.025, 0.1}};
   static const int64_t often[] = {1, 4, 5, 8, 9, 64};
   fit f = {0};
   CHECK(!sli_fit_cost(&f, true).corners, "nothing is known at first");
   for (int i = 0; i < 60; i++) {
-    int64_t rows = i == 30 ? 33 : often[i % 6];
+    int64_t rows = i == 30 ? 33 : often[i % 6], picks = i / 6 % 2 ? rows : 1;
     double behind = 7 * i % 31;
-    sli_fit_note(&f, &(load){.rows = rows, .positions = behind, .pairs = (double)rows * (2 * behind + (double)rows)},
-                 i ? seconds_of(&real, rows, behind) : 1);
+    load l = load_of(rows, picks, behind);
+    sli_fit_note(&f, &l, i ? sli_price_tick(&real, &l) : 1);
   }
   sl_tick_cost found = sli_fit_cost(&f, true);
   CHECK(found.corners == 6, "%d corners", found.corners);
   for (int64_t rows = 1; rows <= 128; rows++)
-    CHECK(near(seconds_of(&found, rows, 50), seconds_of(&real, rows, 50), 1e-6), "%lld rows take %g s, not %g", (long long)rows,
-          seconds_of(&found, rows, 50), seconds_of(&real, rows, 50));
-  CHECK(!sli_fit_cost(&f, false).corners && sli_fit_cost(&f, false).row > 0, "four numbers are still there");
+    CHECK(near(seconds_of(&found, rows, 1, 50), seconds_of(&real, rows, 1, 50), 1e-6), "%lld rows take %g s, not %g", (long long)rows,
+          seconds_of(&found, rows, 1, 50), seconds_of(&real, rows, 1, 50));
+  CHECK(near(found.pick, real.pick, 1e-6), "a token that is sampled takes %g s", found.pick);
+  for (int i = 0; i < found.spreads; i++) CHECK(near(found.spread[i], 1, 1e-6), "all ticks are as they should be");
+  sl_tick_cost numbers = sli_fit_cost(&f, false);
+  CHECK(!numbers.corners && !numbers.spreads && numbers.row > 0, "five numbers are still there");
   sli_fit_fini(&f);
 }
 
@@ -200,12 +208,46 @@ static void ticks_that_were_held_up_count(void) {
   sl_tick_cost found = sli_fit_cost(&f, true);
   CHECK(found.corners == 2 && near(found.seconds[0], 0.02, 0.01) && near(found.seconds[1], 0.01, 0.01), "%g and %g s",
         found.seconds[0], found.seconds[1]);
+  CHECK(found.spreads == 100, "%d ticks tell how far they are from that", found.spreads);
+  for (int i = 0; i < found.spreads; i++) {
+    double want = i % 2 == 0 ? 1 : (i + 1) % 10 ? 0.5 : 3;
+    CHECK(near(found.spread[i], want, 0.02), "tick %d takes %g times the mean, not %g", i, found.spread[i], want);
+  }
   sli_fit_fini(&f);
+}
+
+/* Of many ticks neighbours are kept, from the first to the last. */
+static void spreads_of_many_ticks_have_an_end(void) {
+  fit f = {0};
+  for (int i = 0; i < 2001; i++) sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i > 1000 ? 0.02 : 0.01);
+  sl_tick_cost found = sli_fit_cost(&f, true);
+  CHECK(found.spreads == SL_TICK_SPREAD, "%d", found.spreads);
+  CHECK(near(found.spread[0], 2.0 / 3, 0.05) && near(found.spread[SL_TICK_SPREAD - 1], 4.0 / 3, 0.05), "%g and %g",
+        found.spread[0], found.spread[SL_TICK_SPREAD - 1]);
+  sli_fit_fini(&f);
+}
+
+/* Ticks take each of a spread in turn; of a prompt's chunks the last one samples. */
+static void ticks_are_priced_as_they_were_found(const served *s) {
+  static const sl_tick_cost uneven = {.tick = 0.01, .spreads = 2, .spread = {0.5, 1.5}}, sampled = {.tick = 0.01, .pick = 0.002};
+  static const sl_arrival answer = {0, 1, 401}, prompt = {0, 60, 2};
+  sl_session_options o = on(s, 1, &uneven);
+  o.rows = 30;
+  sl_rehearsal r = rehearse(&o, 1, &answer);
+  double first = r.answered[0].first;
+  CHECK(near(first, 0.005, 1e-6) || near(first, 0.015, 1e-6), "the first tick takes %g s", first);
+  CHECK(near(r.seconds - first, 4, 1e-6), "400 ticks take %g s", r.seconds - first);
+  sl_rehearsal_fini(&r);
+  o.cost = &sampled;
+  r = rehearse(&o, 1, &prompt);
+  CHECK(near(r.answered[0].first, 0.022, 1e-6) && near(r.seconds, 0.034, 1e-6), "%g and %g s", r.answered[0].first, r.seconds);
+  sl_rehearsal_fini(&r);
 }
 
 int main(void) {
   corners_are_found_again();
   ticks_that_were_held_up_count();
+  spreads_of_many_ticks_have_an_end();
   served s = {0};
   served_model(&s, "gpt", small);
   a_long_prompt(&s);
@@ -213,6 +255,7 @@ int main(void) {
   answers_ride_on_prompts(&s);
   pages_are_counted(&s);
   devices_share_a_stage(&s);
+  ticks_are_priced_as_they_were_found(&s);
   what_cannot_be_is_refused(&s);
   sl_args_destroy(s.args);
   return 0;

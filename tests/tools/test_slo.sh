@@ -101,6 +101,7 @@ python3 - <<'PY'
 import json
 r = json.load(open("took.json"))["tick_corners"]
 assert r["rows"][:5] == [1, 2, 3, 4, 5] and r["rows"][-1] == 16 and max(r["seconds"]) > 1e-3, r
+assert r["pick"] >= 0 and abs(sum(r["spread"]) / len(r["spread"]) - 1) < 1e-6, r
 PY
 ends 0 "$actorserve" --clock virtual --arrivals three.jsonl --tick took.json "${small[@]}"
 ends 2 "$actorserve" --devices timed:2 --stages 2 --measure took.json "${tick[@]}" "${small[@]}"
@@ -138,6 +139,8 @@ refused "--quota act=3" --slo ttft=1 --quota act=3 "${some[@]}"
 refused "--rows" --slo ttft=1 --rows 8..4 "${some[@]}"
 refused "tick_corners" --slo ttft=1 --arrivals come.jsonl --tick one
 echo '{"tick_corners": {"rows": [2, 1], "seconds": [1, 1], "position": 0, "pair": 0}}' >bad.json
+refused "no rows, ascending" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+echo '{"tick_corners": {"rows": [1], "seconds": [1], "position": 0, "pair": 0, "spread": [1, -1]}}' >bad.json
 refused "no rows, ascending" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl
 refused "arrival 1: a prompt of 129 tokens" --slo ttft=1 --arrivals long.jsonl "${tick[@]}"

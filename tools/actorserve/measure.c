@@ -1,10 +1,11 @@
-/* --measure: requests that give ticks of all numbers of rows, behind few positions and behind many. */
+/* --measure: requests that give ticks of all numbers of rows, behind few positions and behind many, of prompts and of answers,
+ * in rounds: a machine that is slower for a while is so for all of them. */
 #include "io/atomic.h"
 #include "tools/actorserve/play.h"
 
-/* At most so many requests go on at once, in turn from the most down to one; and how many ticks do so each. */
+/* At most so many requests go on at once, in turn from the most down to one; and how many ticks do so each, in each round. */
 static const int levels[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64};
-enum { TICKS = 6, MOST = 64 };
+enum { TICKS = 2, MOST = 64, ROUNDS = 4 };
 
 typedef struct measuring {
   const settings *settings;
@@ -38,18 +39,23 @@ static sl_status take_prompt(measuring *m, int64_t prompt) {
 }
 
 static sl_status take_prompts(measuring *m) {
-  enum { FEWEST = 10, AGAIN = 3, LONG = 1024 };
+  enum { FEWEST = 10, LONG = 1024 };
   sl_status status = take_prompt(m, SLI_MAX(LONG, 2 * m->about.rows));
-  for (int64_t rows = FEWEST; rows < m->about.rows && !status; rows += rows / 2)
-    for (int i = 0; i < AGAIN && !status; i++) status = take_prompt(m, rows);
+  for (int64_t rows = FEWEST; rows < m->about.rows && !status; rows += rows / 2) status = take_prompt(m, rows);
   return status;
 }
 
-static sl_status take_all(measuring *m) {
-  enum { FEW = 4, FAR = 512 };
+static sl_status take_round(measuring *m) {
+  enum { FEW = 2, FAR = 512 };
   sl_status status = go_down(m, MOST, 1);
   if (!status) status = go_down(m, FEW, SLI_MIN(m->about.context / 2, FAR));
   return status ? status : take_prompts(m);
+}
+
+static sl_status take_all(measuring *m) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < ROUNDS && !status; i++) status = take_round(m);
+  return status;
 }
 
 sl_status measure(settings *s, served *m) {

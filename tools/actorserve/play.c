@@ -130,8 +130,8 @@ static void print_outcome(const settings *s, const played *p) {
     printf("%s%.1f %%", i ? ", " : "bubbles               ", 100 * (1 - p->run.busy[i] / p->run.seconds));
   printf("%s%lld pages of %lld at once, %llu preemptions\n", p->run.nstages ? "\n" : "", (long long)p->run.stats.pages_most,
          (long long)p->run.stats.pages, (unsigned long long)p->run.stats.preemptions);
-  if (c->tick + c->position + c->row + c->pair > 0)
-    printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row, c->pair);
+  if (c->tick + c->position + c->row + c->pair + c->pick > 0)
+    printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row, c->pair, c->pick);
 }
 
 sl_status play(settings *s, served *m) {

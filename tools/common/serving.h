@@ -25,8 +25,8 @@
   {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} " \
    "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0},                      \
       {"rate", SL_OPTION_FLOAT, "1", "requests come so many times as fast as --arrivals says", 1e-6, 1e6}, {           \
-    "tick", SL_OPTION_TEXT, "", "`A,B,C,D`: a stage takes A seconds for a tick, and B L + C x + D (2 L x + x x) for x rows behind " \
-    "L positions; or a FILE, the report of a run of one stage with --arrivals; as --machine says if not given", 0, 0   \
+    "tick", SL_OPTION_TEXT, "", "`A,B,C,D,E`: a stage takes A seconds for a tick, B L + C x + D (2 L x + x x) for x rows behind " \
+    "L positions, and E for each token that is sampled [0]; or a FILE, the report of a run of one stage with --arrivals; as --machine says if not given", 0, 0   \
   }
 
 /* What the settings say of all sessions: for a tool's `read`. Whatever of the plan is about training is as sessions

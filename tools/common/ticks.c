@@ -9,18 +9,24 @@
 
 static bool is_seconds(double x) { return x >= 0 && x < 1e9; }
 
-static sl_status read_numbers(const char *text, sl_tick_cost *out) {
-  double x[4];
-  const char *at = text;
-  for (int i = 0; i < 4; i++) {
+/* As many as there are, with commas between them; 0: something else is there as well. */
+static int read_list(const char *text, int most, double *out) {
+  for (int n = 0; n < most; text++) {
     char *end;
-    x[i] = strtod(at, &end);
-    if (end == at || !is_seconds(x[i]) || *end != (i < 3 ? ',' : 0))
-      return sl_fail(SL_E_USAGE, "--tick %s: not four numbers of seconds, of a tick, a position, a row and a pair, such "
-                     "as 0.02,1e-7,1e-4,0, nor a FILE with a report", text);
-    at = end + 1;
+    out[n] = strtod(text, &end);
+    if (end == text || !is_seconds(out[n++]) || (*end && *end != ',')) return 0;
+    if (!*(text = end)) return n;
   }
-  *out = (sl_tick_cost){.tick = x[0], .position = x[1], .row = x[2], .pair = x[3]};
+  return 0;
+}
+
+static sl_status read_numbers(const char *text, sl_tick_cost *out) {
+  enum { LEAST = 4, MOST = 5 };
+  double x[MOST] = {0};
+  if (read_list(text, MOST, x) < LEAST)
+    return sl_fail(SL_E_USAGE, "--tick %s: not four numbers of seconds, of a tick, a position, a row and a pair, or five, with "
+                   "that of a token that is sampled, such as 0.02,1e-7,1e-4,0,1e-3, nor a FILE with a report", text);
+  *out = (sl_tick_cost){.tick = x[0], .position = x[1], .row = x[2], .pair = x[3], .pick = x[4]};
   return SL_OK;
 }
 
@@ -33,25 +39,33 @@ static bool read_number(const cJSON *of, const char *name, double *out) {
   return true;
 }
 
-static int read_array(const cJSON *of, const char *name, double *out) {
+static int read_array(const cJSON *of, const char *name, int most, double *out) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(of, name), *x;
   int n = 0;
   cJSON_ArrayForEach(x, all) {
-    if (n == SL_TICK_CORNERS || !cJSON_IsNumber(x) || !is_seconds(x->valuedouble)) return 0;
+    if (n == most || !cJSON_IsNumber(x) || !is_seconds(x->valuedouble)) return 0;
     out[n++] = x->valuedouble;
   }
   return cJSON_IsArray(all) ? n : 0;
 }
 
+/* What reports had not from the first. */
+static bool read_optional(const cJSON *of, sl_tick_cost *out) {
+  if (cJSON_HasObjectItem(of, "pick") && !read_number(of, "pick", &out->pick)) return false;
+  if (!cJSON_HasObjectItem(of, "spread")) return true;
+  out->spreads = read_array(of, "spread", SL_TICK_SPREAD, out->spread);
+  return out->spreads;
+}
+
 static sl_status read_corners(const char *path, const cJSON *of, sl_tick_cost *out) {
   *out = (sl_tick_cost){0};
-  out->corners = read_array(of, "rows", out->rows);
+  out->corners = read_array(of, "rows", SL_TICK_CORNERS, out->rows);
   int n = out->corners;
-  bool good = n && n == read_array(of, "seconds", out->seconds) && read_number(of, "position", &out->position) &&
-              read_number(of, "pair", &out->pair);
+  bool good = n && n == read_array(of, "seconds", SL_TICK_CORNERS, out->seconds) && read_number(of, "position", &out->position) &&
+              read_number(of, "pair", &out->pair) && read_optional(of, out);
   for (int i = 1; i < n; i++) good &= out->rows[i] > out->rows[i - 1];
   if (good) return SL_OK;
-  return sl_fail(SL_E_INPUT, "--tick %s: its \"tick_corners\" are no rows, ascending, with seconds, and a position and a pair", path);
+  return sl_fail(SL_E_INPUT, "--tick %s: its \"tick_corners\" are no rows, ascending, with seconds, a position and a pair, and maybe a pick and a spread", path);
 }
 
 static sl_status read_file(const char *path, sl_tick_cost *out) {
@@ -80,12 +94,13 @@ sl_tick_cost ticks_share(const sl_tick_cost *c, double share) {
   part.position *= share;
   part.row *= share;
   part.pair *= share;
+  part.pick *= share;
   for (int i = 0; i < c->corners; i++) part.seconds[i] *= share;
   return part;
 }
 
 void ticks_report(cJSON *root, const sl_tick_cost *numbers, const sl_tick_cost *corners) {
-  const double x[] = {numbers->tick, numbers->position, numbers->row, numbers->pair};
+  const double x[] = {numbers->tick, numbers->position, numbers->row, numbers->pair, numbers->pick};
   cJSON_AddItemToObject(root, "tick", cJSON_CreateDoubleArray(x, SLI_COUNT(x)));
   if (!corners->corners) return;
   cJSON *ticks = cJSON_AddObjectToObject(root, "tick_corners");
@@ -93,4 +108,6 @@ void ticks_report(cJSON *root, const sl_tick_cost *numbers, const sl_tick_cost *
   cJSON_AddItemToObject(ticks, "seconds", cJSON_CreateDoubleArray(corners->seconds, corners->corners));
   cJSON_AddNumberToObject(ticks, "position", corners->position);
   cJSON_AddNumberToObject(ticks, "pair", corners->pair);
+  cJSON_AddNumberToObject(ticks, "pick", corners->pick);
+  cJSON_AddItemToObject(ticks, "spread", cJSON_CreateDoubleArray(corners->spread, corners->spreads));
 }

@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 
-/* "A,B,C,D", the numbers of a tick, a position, a row and a pair, is what each stage takes. A file, which a run with
+/* "A,B,C,D,E", the numbers of a tick, a position, a row, a pair and a pick (0 if left out), is what each stage takes. A file, which a run with
  * --arrivals has reported, is what a stage takes that is alone, and of several each takes its part: *whole. SL_E_USAGE,
  * SL_E_INPUT. */
 sl_status ticks_read(const char *text, sl_tick_cost *out, bool *whole);

@@ -107,10 +107,10 @@ static void play_words(const hunt *h, const server *c, words *to) {
 }
 
 static void numbers_word(const sl_tick_cost *t, words *to) {
-  char text[4][32];
-  const double x[] = {t->tick, t->position, t->row, t->pair};
-  for (int i = 0; i < 4; i++) number_text(text[i], sizeof text[i], x[i]);
-  words_add(to, "%s,%s,%s,%s", text[0], text[1], text[2], text[3]);
+  char text[5][32];
+  const double x[] = {t->tick, t->position, t->row, t->pair, t->pick};
+  for (int i = 0; i < 5; i++) number_text(text[i], sizeof text[i], x[i]);
+  words_add(to, "%s,%s,%s,%s,%s", text[0], text[1], text[2], text[3], text[4]);
 }
 
 static void tick_words(const hunt *h, const server *c, words *to) {
