@@ -26,19 +26,19 @@ best() { awk '$1 == 1 && $2 ~ /^[0-9.]+$/ { print $2 }' out; }
 command_of() { sed -n "s/^ *$1  actorserve //p" out; }
 
 # The same as all of a small space, one by one.
-space=(--stages 2 --rows 8,32 --groups 1,3 --quota kv=3 --quota kv=6 --admit recompute)
+space=(--stages 2 --rows 8,32 --groups 1,3 --sequences 2,8 --quota kv=3 --quota kv=6 --admit recompute)
 slo --slo ttft=2,tpot@90=16ms --threads 1 "${space[@]}" "${tick[@]}"
 cp out one
-for rows in 8 32; do for groups in 1 3; do for pages in 3 6; do
-  ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --rows $rows --groups $groups --quota kv=$pages \
-    --tick 0.002,0,0.0005,5e-7 --report "all.$rows.$groups.$pages.json" "${small[@]}"
-done; done; done
+for rows in 8 32; do for groups in 1 3; do for pages in 3 6; do for sequences in 2 8; do
+  ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --rows $rows --groups $groups --quota kv=$pages --sequences $sequences \
+    --tick 0.002,0,0.0005,5e-7 --report "all.$rows.$groups.$pages.$sequences.json" "${small[@]}"
+done; done; done; done
 cp one out
 python3 - "$(best)" <<'PY'
 import glob, json, sys
 all = [json.load(open(name)) for name in glob.glob("all.*.json")]
 good = [r for r in all if r["ttft_seconds"]["p99"] <= 2 and r["tpot_seconds"]["p90"] <= 0.016]
-assert len(all) == 8 and 0 < len(good) < 8, (len(all), len(good))
+assert len(all) == 16 and 0 < len(good) < 16, (len(all), len(good))
 best = max(r["tokens_per_second"] for r in good)
 assert sys.argv[1] == "%.4g" % best, (sys.argv[1], best)
 PY
@@ -133,6 +133,7 @@ refused "ttft@99=2: that is said twice" --slo ttft=1,ttft@99=2 "${some[@]}"
 refused "who comes when" --slo ttft=1 "${tick[@]}"
 refused "how long does a tick take" --slo ttft=1 --arrivals come.jsonl
 refused "nowhere" --slo ttft=1 --arrivals nowhere "${tick[@]}"
+refused "--sequences" --slo ttft=1 --sequences 8..4 "${some[@]}"
 refused "--groups 65" --slo ttft=1 --groups 65 "${some[@]}"
 refused "--admit" --slo ttft=1 --admit never "${some[@]}"
 refused "--quota act=3" --slo ttft=1 --quota act=3 "${some[@]}"

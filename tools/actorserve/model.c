@@ -34,6 +34,7 @@ static sl_session_options options_of(settings *s, served *m) {
   bool apart = !strcmp(sl_arg_text(s->run, "prefix-caching"), "off");
   sl_session_options o = serving_options(s);
   o.rows = sl_arg_int(s->run, "rows");
+  o.sequences = (int)sl_arg_int(s->run, "sequences");
   o.groups = (int)sl_arg_int(s->run, "groups");
   o.pages = homes_pages(s);
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;

@@ -15,6 +15,7 @@ static const sl_option options[] = {
      "not there or not known", 0, 0},
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20},
+    {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},
     {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64},
     {"quota", SL_OPTION_TEXT, "", "`NAME=N`: kv=N: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
      "if not given, as many as --sequences of the longest need, as far as 512M hold them; weights=N: with --weights disk, of N "

@@ -42,7 +42,7 @@ static const sl_hardware *hardware_of(const settings *s) {
 sl_session_options serving_options(const settings *s) {
   bool stored = !strcmp(sl_arg_text(s->run, "dtype"), "stored"), rows = !strcmp(sl_arg_text(s->run, "chunks"), "rows");
   return (sl_session_options){
-      .model = s->model, .args = s->model_args, .sequences = (int)sl_arg_int(s->run, "sequences"),
+      .model = s->model, .args = s->model_args,
       .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
       .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
       .stored = stored ? settings_text(s, "init") : NULL, .training = s->training.nlora ? &s->training : NULL,

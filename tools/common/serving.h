@@ -14,7 +14,6 @@
        "Q4_1, Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0},                          \
       {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of keys and values in memory: fp32, or bf16, rounded, in half of it", 0,  \
        0},                                                                                                             \
-      {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20},    \
       {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20}, { \
     "chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that is alone is cut, where --tick is given and there are "     \
     "several stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0              \

@@ -29,7 +29,7 @@ double levels_measure(const levels *l, const arrivals *came, const sl_answered *
 
 /* ---- space.c -------------------------------------------------------------------------------- */
 
-typedef enum slo_dim { SLO_STAGES, SLO_GROUPS, SLO_ROWS, SLO_PAGES, SLO_ADMIT, SLO_DIMS } slo_dim;
+typedef enum slo_dim { SLO_STAGES, SLO_GROUPS, SLO_ROWS, SLO_SEQUENCES, SLO_PAGES, SLO_ADMIT, SLO_DIMS } slo_dim;
 extern const char *const slo_dims[SLO_DIMS];
 extern const char *const slo_admits[]; /* by sl_admit; NULL-terminated */
 
@@ -47,6 +47,7 @@ typedef struct server {
 /* What there is to choose from: all combinations. */
 typedef struct space {
   numbers stages, groups, rows, admits;
+  numbers sequences; /* none: as space_sequences() says */
   numbers pages;   /* none: as space_pages() says */
 } space;
 
@@ -73,6 +74,9 @@ void space_fini(space *s);
 /* Ticks under way at once that are worth a look on so many stages, at most SPACE_MOST. */
 enum { SPACE_MOST = 24 };
 int space_groups(const hunt *h, int64_t stages, int64_t *out);
+/* Answers under way at once, where a tick has so many rows, at most SPACE_MOST: as many as ever can be, and a quarter of those
+ * each time, who wait for less. */
+int space_sequences(const hunt *h, int64_t rows, int64_t *out);
 /* Numbers of pages, ascending, at most SPACE_MOST. From what one sequence needs on, twice as many each time, and the last
  * as many as can ever be used at once. */
 int space_pages(const hunt *h, const sl_session_info *about, int64_t *out);

@@ -16,6 +16,8 @@ static const sl_option options[] = {
     SERVING_PLAY_OPTIONS,
     {"rows", SL_OPTION_TEXT, "", "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given", 0,
      0},
+    {"sequences", SL_OPTION_TEXT, "", "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "
+     "that, if not given", 0, 0},
     {"groups", SL_OPTION_TEXT, "", "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0, 0},
     {"quota", SL_OPTION_TEXT, "", "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
      "from what one sequence needs to what all do", 0, 0},
@@ -36,7 +38,7 @@ static sl_status read_settings(settings *s) {
 
 static const tool slo_tool = {.name = "actortune",
                               .usage = "       with --slo LEVELS --arrivals FILE\n",
-                              .purpose = "Looks for the server that answers within given times: stages, ticks under way, rows, pages and "
+                              .purpose = "Looks for the server that answers within given times: stages, ticks under way, rows, answers under way, pages and "
                                          "when\nrequests are let in, on the virtual clock.",
                               .options = options,
                               .shared = shared,

@@ -15,6 +15,7 @@ sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *co
   double share = 1.0 / (double)c->at[SLO_STAGES];
   *cost = ticks_share(&h->cost, share);
   o.rows = c->at[SLO_ROWS];
+  o.sequences = (int)c->at[SLO_SEQUENCES];
   o.groups = (int)c->at[SLO_GROUPS];
   o.pages = c->at[SLO_PAGES];
   o.admit = (sl_admit)c->at[SLO_ADMIT];
@@ -27,7 +28,7 @@ sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *co
 
 /* ---- one server ----------------------------------------------------------------------------- */
 
-/* One thread's work: a number of stages, of groups and of rows, with all pages and admissions. */
+/* One thread's work: a number of stages, of groups, of rows and of sequences, with all pages and admissions. */
 typedef struct job {
   hunt *hunt;
   server first;        /* its pages and admission are still to be said */
@@ -167,14 +168,16 @@ static void keep_job(hunt *h, job *j) {
 
 static job *make_jobs(hunt *h, size_t *count) {
   const space *s = &h->space;
-  job *jobs = sli_calloc((size_t)s->stages.count * SPACE_MOST * (size_t)s->rows.count, sizeof *jobs);
-  int64_t groups[SPACE_MOST];
+  job *jobs = sli_calloc((size_t)s->stages.count * SPACE_MOST * (size_t)s->rows.count * SPACE_MOST, sizeof *jobs);
+  int64_t groups[SPACE_MOST], sequences[SPACE_MOST];
   *count = 0;
   for (int p = 0; p < s->stages.count; p++)
     for (int g = 0, n = space_groups(h, s->stages.values[p], groups); g < n; g++)
       for (int r = 0; r < s->rows.count; r++)
-        jobs[(*count)++] = (job){.hunt = h, .first = {.at = {s->stages.values[p], groups[g], s->rows.values[r], 0, 0},
-                                                     .off = INFINITY}};
+        for (int q = 0, m = space_sequences(h, s->rows.values[r], sequences); q < m; q++)
+          jobs[(*count)++] = (job){.hunt = h, .first = {.at = {[SLO_STAGES] = s->stages.values[p], [SLO_GROUPS] = groups[g],
+                                                               [SLO_ROWS] = s->rows.values[r], [SLO_SEQUENCES] = sequences[q]},
+                                                       .off = INFINITY}};
   return jobs;
 }
 

@@ -54,8 +54,8 @@ static void show_second(const hunt *h, slo_dim dim, FILE *out) {
 /* ---- commands ------------------------------------------------------------------------------- */
 
 static void server_words(const server *c, words *to) {
-  static const char *const options[] = {"stages", "groups", "rows"};
-  for (int d = SLO_STAGES; d <= SLO_ROWS; d++) {
+  static const char *const options[] = {"stages", "groups", "rows", "sequences"};
+  for (int d = SLO_STAGES; d <= SLO_SEQUENCES; d++) {
     words_add(to, "--%s", options[d]);
     words_add(to, "%lld", (long long)c->at[d]);
   }
@@ -126,7 +126,7 @@ static void tick_words(const hunt *h, const server *c, words *to) {
 /* What was given, but for what is the search's or is said by the server. */
 static void given_words(const settings *s, words *to) {
   static const char *const own[] = {"slo", "goodput", "points", "threads", "arrivals", "rate", "tick", "devices", "stages",
-                                    "groups", "rows", "quota", "admit"};
+                                    "groups", "rows", "sequences", "quota", "admit"};
   bool named = settings_text(s, "init") && !strcmp(settings_text(s, "init"), s->model_word);
   for (const sl_option *o = s->options; o->name; o++) {
     bool other = named && !strcmp(o->name, "init");

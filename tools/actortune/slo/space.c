@@ -4,7 +4,7 @@
 
 #include "tools/actortune/slo/inner.h"
 
-const char *const slo_dims[SLO_DIMS] = {"stages", "groups", "rows", "pages", "admit"};
+const char *const slo_dims[SLO_DIMS] = {"stages", "groups", "rows", "sequences", "pages", "admit"};
 const char *const slo_admits[] = {[SL_ADMIT_RESERVE] = "reserve", [SL_ADMIT_RECOMPUTE] = "recompute", NULL};
 
 static int64_t pages_of(int64_t positions) { return (positions + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE; }
@@ -61,12 +61,16 @@ static sl_status read_pages(const hunt *h, numbers *to) {
   return to->count <= SPACE_MOST ? SL_OK : sl_fail(SL_E_USAGE, "--quota: at most %d are tried", SPACE_MOST);
 }
 
+static sl_status check_most(const char *option, const numbers *n) {
+  return n->count <= SPACE_MOST ? SL_OK : sl_fail(SL_E_USAGE, "--%s: at most %d are tried", option, SPACE_MOST);
+}
+
 static sl_status check_groups(const numbers *groups) {
   enum { MOST = 64 };
   for (int i = 0; i < groups->count; i++)
     if (groups->values[i] > MOST)
       return sl_fail(SL_E_USAGE, "--groups %d: from 1 to %d ticks are under way at once", groups->values[i], MOST);
-  return groups->count <= SPACE_MOST ? SL_OK : sl_fail(SL_E_USAGE, "--groups: at most %d are tried", SPACE_MOST);
+  return check_most("groups", groups);
 }
 
 sl_status space_read(hunt *h) {
@@ -74,6 +78,8 @@ sl_status space_read(hunt *h) {
   sl_status status = numbers_read(h->settings, "rows", &s->rows);
   if (!status) status = numbers_read(h->settings, "groups", &s->groups);
   if (!status) status = check_groups(&s->groups);
+  if (!status) status = numbers_read(h->settings, "sequences", &s->sequences);
+  if (!status) status = check_most("sequences", &s->sequences);
   if (!status) status = read_pages(h, &s->pages);
   if (!status) status = read_admits(h, &s->admits);
   if (!s->rows.count) usual_rows(h, &s->rows);
@@ -85,6 +91,7 @@ void space_fini(space *s) {
   free(s->stages.values);
   free(s->groups.values);
   free(s->rows.values);
+  free(s->sequences.values);
   free(s->admits.values);
   free(s->pages.values);
 }
@@ -102,6 +109,14 @@ int space_groups(const hunt *h, int64_t stages, int64_t *out) {
   if (h->space.groups.count) return all_of(&h->space.groups, out);
   out[count++] = 1;
   for (int64_t g = SLI_MAX(stages, 2); g <= SLI_MIN(stages + 2, MOST); g++) out[count++] = g;
+  return count;
+}
+
+int space_sequences(const hunt *h, int64_t rows, int64_t *out) {
+  enum { MOST = 64, TRIED = 3 };
+  int count = 0;
+  if (h->space.sequences.count) return all_of(&h->space.sequences, out);
+  for (int64_t n = SLI_MIN(SLI_MIN(rows, MOST), h->came.count); n && count < TRIED; n /= 4) out[count++] = n;
   return count;
 }
 
