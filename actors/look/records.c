@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/trace.h>
+
 static const char *const wait_names[SL_WAIT_COUNT] = {
 #define X(name, text) [SL_WAIT_##name] = text,
     SL_WAIT_TABLE(X)
@@ -99,4 +101,34 @@ sli_past sli_look_back(const sl_runtime *rt, int32_t worker) {
 
 const sl_trace_record *sli_earlier(sli_past *p) {
   return p->next > p->oldest ? &p->ring.records[--p->next & p->ring.mask] : NULL;
+}
+
+/* Rows are noted in rings as well. */
+static sl_trace_firing firing_of(const sl_runtime *rt, const sl_trace_record *r) {
+  bool known = r->firing + SLI_NOTES / 2 >= sli_runtime_done(rt, r->actor);
+  return (sl_trace_firing){.record = *r, .tick = sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing),
+                           .rows = known ? sli_runtime_rows(rt, r->actor, r->firing) : SL_NONE};
+}
+
+/* Adds a worker's. False: there were more. */
+static bool add_firings(const sl_runtime *rt, int32_t worker, uint64_t since_ns, sl_excerpt *to, size_t *capacity) {
+  sli_past p = sli_look_back(rt, worker);
+  bool all = !p.oldest;
+  for (const sl_trace_record *r; (r = sli_earlier(&p));) {
+    if ((all = r->end_ns < since_ns)) break;
+    SLI_GROW(to->firings, to->nfirings, *capacity);
+    to->firings[to->nfirings++] = firing_of(rt, r);
+    all = !p.oldest;
+  }
+  return all;
+}
+
+sl_excerpt sl_runtime_excerpt(const sl_runtime *rt, uint64_t since_ns, uint64_t fired) {
+  sl_excerpt x = {.base_ns = sli_runtime_base_ns(rt)};
+  uint64_t since = since_ns > x.base_ns ? since_ns - x.base_ns : 0, now = sl_runtime_fired(rt);
+  size_t capacity = 0;
+  bool all = true;
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) all &= add_firings(rt, i, since, &x, &capacity);
+  if (!all && now - fired > x.nfirings) x.dropped = now - fired - x.nfirings;
+  return x;
 }

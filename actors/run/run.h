@@ -74,8 +74,10 @@ void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int32_t slot, int32_t ex
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m, bool on_carrier);
 void sli_runtime_tell_writer(sl_runtime *rt, const sli_message *m, bool on_carrier);
 
-/* Rows that a firing has filled, or read where it fills none, as far as that is remembered; SL_NONE: it
- * is not, or none of its slots has rows. Between runs; and what another process knows of it. */
+/* Rows that a firing has filled, or read where it fills none, as far as that is remembered, which is for SLI_NOTES
+ * firings of its actor; SL_NONE: it is not, or none of its slots has rows. Between runs; while a run goes on, of the newer
+ * half. And what another process knows of it. */
+enum { SLI_NOTES = 4096 };
 int32_t sli_runtime_rows(const sl_runtime *rt, int32_t actor, int64_t firing);
 void sli_runtime_note_rows(sl_runtime *rt, int32_t actor, int64_t firing, int32_t rows);
 

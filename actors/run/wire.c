@@ -129,12 +129,10 @@ static void make_link(sl_runtime *rt, actor *a) {
   a->bound.move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
 }
 
-enum { MOST_NOTES = 4096 };
-
 /* Steps of which there are records, where one worker fires everything. */
 static size_t steps_recorded(const sl_runtime *rt) {
   size_t firings = 1;
-  if (rt->threads || !rt->options.trace_records) return MOST_NOTES;
+  if (rt->threads || !rt->options.trace_records) return SLI_NOTES;
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const sl_actor *a = &rt->plan->actors[i];
     firings += sli_every(a) == 1 ? (size_t)a->firings_per_step : 0;
@@ -151,7 +149,7 @@ static void make_extents(sl_runtime *rt, actor *a, size_t steps) {
   for (int32_t p = 0; p < from->nin; p++) any |= a->in[p].reg->contents.extents != NULL;
   for (int32_t p = 0; p < from->nout; p++) any |= a->out[p].reg->contents.extents != NULL;
   if (!any) return;
-  while (notes < SLI_MIN((size_t)from->firings_per_step * steps, MOST_NOTES)) notes *= 2;
+  while (notes < SLI_MIN((size_t)from->firings_per_step * steps, SLI_NOTES)) notes *= 2;
   extents *x = a->bound.extents = allot_own(rt, w, 1, sizeof *x);
   *x = (extents){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
                  .notes = allot_own(rt, w, notes, sizeof *x->notes), .mask = notes - 1,

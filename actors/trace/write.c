@@ -144,20 +144,16 @@ static void put_step(image *im, const struct firing_item *f) {
   steps[n - 1].firings++;
 }
 
-static void put_firings(image *im, const sl_plan *plan, const sl_runtime *rt,
-                        const sl_trace_record *records, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    const sl_trace_record *r = &records[i];
-    sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
-    bool waited = r->wait == SL_WAIT_INPUT || r->wait == SL_WAIT_CREDIT;
-    struct firing_item item = {.start_ns = r->start_ns, .end_ns = r->end_ns, .firing = r->firing,
-                               .tick = tick.number, .step = tick.step, .actor = r->actor,
-                               .microbatch = tick.microbatch, .piece = tick.piece,
-                               .reg = waited ? (int32_t)r->reg : SL_NONE, .wait = r->wait,
-                               .rows = (uint32_t)(sli_runtime_rows(rt, r->actor, r->firing) + 1)};
-    PUT(im, FIRINGS, item);
-    put_step(im, &item);
-  }
+static void put_firing(image *im, const sl_plan *plan, const sl_trace_record *r, int32_t rows) {
+  sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
+  bool waited = r->wait == SL_WAIT_INPUT || r->wait == SL_WAIT_CREDIT;
+  struct firing_item item = {.start_ns = r->start_ns, .end_ns = r->end_ns, .firing = r->firing,
+                             .tick = tick.number, .step = tick.step, .actor = r->actor,
+                             .microbatch = tick.microbatch, .piece = tick.piece,
+                             .reg = waited ? (int32_t)r->reg : SL_NONE, .wait = r->wait,
+                             .rows = (uint32_t)(rows + 1)};
+  PUT(im, FIRINGS, item);
+  put_step(im, &item);
 }
 
 static void put_cores(image *im, const sl_runtime *rt) {
@@ -202,31 +198,59 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
   return sl_trace_write_tallies(path, plan, rt, clock, 0, NULL);
 }
 
-sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
-                                 sl_clock clock, int ntallies, const sl_trace_tally *tallies) {
+/* The file of an image, which is freed. */
+static sl_status write_file(const char *path, const sl_plan *plan, sl_clock clock, int64_t steps, uint64_t dropped,
+                            image *im) {
+  struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
+                      .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),
+                      .plan_hash = plan->hash, .clock = clock,
+                      .microbatches = plan->microbatches, .pieces = plan->pieces,
+                      .steps = steps, .dropped = dropped};
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
-  if (status) return status;
+  memcpy(head.magic, trace_magic, sizeof trace_magic);
+  if (!status) {
+    status = write_image(&file, &head, im);
+    if (status) sli_atomic_abandon(&file);
+    else status = sli_atomic_commit(&file);
+  }
+  for (int id = 1; id < SECTIONS; id++) free(im->parts[id].bytes);
+  return status;
+}
+
+sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                 sl_clock clock, int ntallies, const sl_trace_tally *tallies) {
   sl_trace_record *records = NULL;
   uint64_t dropped = 0;
   size_t count = sl_runtime_trace(rt, &records, &dropped);
   image im = {0};
   put_plan(&im, plan, rt);
-  put_firings(&im, plan, rt, records, count);
+  for (const sl_trace_record *r = records; r < records + count; r++)
+    put_firing(&im, plan, r, sli_runtime_rows(rt, r->actor, r->firing));
+  free(records);
   put_cores(&im, rt);
   for (int i = 0; i < ntallies; i++) put_tally(&im, &tallies[i]);
-  struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
-                      .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),
-                      .plan_hash = plan->hash, .clock = clock,
-                      .microbatches = plan->microbatches, .pieces = plan->pieces,
-                      .steps = sl_runtime_steps(rt), .dropped = dropped};
-  memcpy(head.magic, trace_magic, sizeof trace_magic);
-  status = write_image(&file, &head, &im);
-  for (int id = 1; id < SECTIONS; id++) free(im.parts[id].bytes);
-  free(records);
-  if (status) {
-    sli_atomic_abandon(&file);
-    return status;
-  }
-  return sli_atomic_commit(&file);
+  return write_file(path, plan, clock, sl_runtime_steps(rt), dropped, &im);
+}
+
+static int by_start(const void *a, const void *b) {
+  const sl_trace_record *x = &((const sl_trace_firing *)a)->record, *y = &((const sl_trace_firing *)b)->record;
+  if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
+  if (x->end_ns != y->end_ns) return x->end_ns < y->end_ns ? -1 : 1;
+  return x->actor != y->actor ? (x->actor < y->actor ? -1 : 1) : x->firing < y->firing ? -1 : x->firing > y->firing;
+}
+
+static bool is_firing(const sl_plan *plan, const sl_trace_record *r) {
+  return r->actor >= 0 && r->actor < plan->nactors && r->reg < SLI_MAX((uint32_t)plan->nregs, 1u) && r->firing >= 0 &&
+         r->end_ns >= r->start_ns;
+}
+
+sl_status sl_excerpt_write(const char *path, const sl_plan *plan, const sl_runtime *rt, const sl_excerpt *x) {
+  for (size_t i = 0; i < x->nfirings; i++)
+    if (!is_firing(plan, &x->firings[i].record)) return sl_fail(SL_E_INPUT, "firing %zu of an excerpt is of no actor", i);
+  qsort(x->firings, x->nfirings, sizeof *x->firings, by_start);
+  image im = {0};
+  put_plan(&im, plan, rt);
+  for (size_t i = 0; i < x->nfirings; i++) put_firing(&im, plan, &x->firings[i].record, x->firings[i].rows);
+  return write_file(path, plan, SL_CLOCK_REAL, sl_runtime_begun(rt), x->dropped, &im);
 }

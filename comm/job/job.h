@@ -39,5 +39,7 @@ typedef struct sli_job_traffic {
   uint64_t sent, received; /* messages: slots that are ready, and slots that are free */
 } sli_job_traffic;
 sli_job_traffic sli_job_count(const sl_job *job);
+/* By how much the clock of a process (CLOCK_MONOTONIC) is ahead of this one's, in ns, as far as it is known. Any thread. */
+int64_t sli_job_clock_offset(const sl_job *job, int process);
 
 #endif

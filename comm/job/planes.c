@@ -46,6 +46,10 @@ static void wake(void *ctx) { sli_net_wake(((sl_job *)ctx)->net); }
 
 static uint64_t sent(void *ctx) { return sli_job_count(ctx).sent_bytes; }
 
+int64_t sli_job_clock_offset(const sl_job *job, int process) {
+  return job->control && process != job->self ? sli_control_clock_offset(job->control, process) : 0;
+}
+
 sli_job_traffic sli_job_count(const sl_job *job) {
   if (!job->control || !job->net) return (sli_job_traffic){0};
   sli_job_traffic all = {0};

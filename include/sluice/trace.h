@@ -65,6 +65,20 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
 sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
                                  sl_clock clock, int ntallies, const sl_trace_tally *tallies);
 
+/* What the workers of a process did lately, while its run goes on. */
+typedef struct sl_excerpt {
+  uint64_t base_ns; /* when the time of its firings was 0, of CLOCK_MONOTONIC */
+  uint64_t dropped; /* older firings that were asked for, and are no more */
+  size_t nfirings;
+  sl_trace_firing *firings; /* [nfirings] by worker; the caller's to free() */
+} sl_excerpt;
+/* All firings that have ended since a moment of CLOCK_MONOTONIC when `fired` had (sl_runtime_fired), as far as the
+ * newest half of the trace rings reaches back. Any thread. */
+sl_excerpt sl_runtime_excerpt(const sl_runtime *rt, uint64_t since_ns, uint64_t fired);
+/* Writes an excerpt while the run goes on; also of several processes, in the time of one of them. SL_E_INPUT: a firing
+ * is of no actor. */
+sl_status sl_excerpt_write(const char *path, const sl_plan *plan, const sl_runtime *rt, const sl_excerpt *excerpt);
+
 /* Reads a file, checking all of it. A file whose end is missing is read as far
  * as it goes, with `truncated` set; firings that cannot be are left out, with
  * `damaged` set; one that is no trace, of another version or damaged before its

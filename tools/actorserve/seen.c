@@ -126,7 +126,8 @@ static void show(const served *m, FILE *out) {
 }
 
 /* In process 0, which alone decides what ticks take. The answer begins with the exit status of a refusal, or 0. */
-static void answer_quota(const subject *s, const void *data, size_t bytes, FILE *out) {
+static void answer_quota(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
+  (void)c;
   const served *m = s->ctx;
   char *text = sli_format("%.*s", (int)bytes, bytes ? (const char *)data : "");
   sl_status status = *text && !sl_job_process(s->processes) ? change(m, text) : SL_OK;
@@ -154,6 +155,7 @@ static sl_status request_limits(control *c, const subject *s, const char *text, 
 
 static const topic topics[] = {{&question_limits, "quota", request_limits},
                                {&question_look, "status", request_status},
+                               {&question_trace, "trace", request_trace},
                                {NULL, NULL, NULL}};
 
 /* ---- open and close -------------------------------------------------------------------------------- */

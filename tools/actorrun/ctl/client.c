@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "tools/common/common.h"
@@ -87,19 +88,31 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
   return status;
 }
 
+/* The run may be in another directory. */
+static char *from_here(const char *path) {
+  char here[PATH_MAX];
+  bool known = *path != '/' && strcmp(path, "off") && getcwd(here, sizeof here);
+  return known ? sli_format("%s/%s", here, path) : sli_strdup(path);
+}
+
 int client_main_ctl(int argc, char **argv) {
   pid_t pid = 0;
   if (argc < 2 || client_pid(argv[0], &pid)) {
-    fprintf(stderr, "Usage: actorrun ctl PID quota [NAME[@STAGE]=N]\n\n"
-                    "Shows or changes the quotas of a run while it goes on. Of several processes\n"
+    fprintf(stderr, "Usage: actorrun ctl PID quota [NAME[@STAGE]=N]\n"
+                    "       actorrun ctl PID trace [FILE | off]\n\n"
+                    "Shows or changes the quotas of a run or a server while it goes on; or traces what\n"
+                    "it does from here on until off, and writes that as FILE. Of several processes\n"
                     "of a job it may be any one, or the actorrun that has started them; all make\n"
                     "the change, or none.\n");
     return 2;
   }
   char *request = sli_strdup(argv[1]), *answer;
+  bool traces = !strcmp(request, "trace");
   for (int i = 2; i < argc; i++) {
-    char *longer = sli_format("%s %s", request, argv[i]);
+    char *word = traces ? from_here(argv[i]) : sli_strdup(argv[i]);
+    char *longer = sli_format("%s %s", request, word);
     free(request);
+    free(word);
     request = longer;
   }
   sl_status status = client_ask(pid, request, 10, &answer);

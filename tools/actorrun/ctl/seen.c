@@ -76,4 +76,5 @@ subject job_subject(job *j) {
 
 const topic job_topics[] = {{&question_quota, "quota", request_quota},
                             {&question_look, "status", request_status},
+                            {&question_trace, "trace", request_trace},
                             {NULL, NULL, NULL}};

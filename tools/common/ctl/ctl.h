@@ -41,13 +41,20 @@ void control_close(control *c);
  * questions in the same order. What it writes to `out` is the answer. */
 typedef struct question {
   const char *word; /* up to 15 characters */
-  void (*answer)(const subject *s, const void *data, size_t bytes, FILE *out);
+  void (*answer)(control *c, const subject *s, const void *data, size_t bytes, FILE *out);
 } question;
 
 /* Puts a question to all processes of the job and waits until they have answered, or
  * as many as have by the end of the time. [processes], each and all the caller's to
  * free(); data is NULL for one that is silent. Within a request, on control's thread. */
 sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes, int ms);
+
+/* What is kept of a trace that was switched on, on control's thread. */
+typedef struct tracing {
+  char *path; /* free() of it is control's; NULL: it is off */
+  uint64_t since_ns, fired; /* when it was, and firings that had ended here by then */
+} tracing;
+tracing *control_tracing(control *c);
 
 /* ---- what can be asked ------------------------------------------------------------------ */
 
@@ -59,10 +66,11 @@ typedef struct topic {
   sl_status (*request)(control *c, const subject *s, const char *text, FILE *out);
 } topic;
 
-/* How the run is; the quotas of its registers, shown and changed. */
-extern const question question_look, question_quota;
+/* How the run is; the quotas of its registers, shown and changed; what it does from here on, as a file. */
+extern const question question_look, question_quota, question_trace;
 sl_status request_status(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_quota(control *c, const subject *s, const char *text, FILE *out);
+sl_status request_trace(control *c, const subject *s, const char *text, FILE *out);
 
 /* ---- for those who ask ------------------------------------------------------------------ */
 

@@ -44,8 +44,8 @@ static uint64_t arena_bytes(const subject *s) {
   return bytes;
 }
 
-static void answer_look(const subject *s, const void *data, size_t bytes, FILE *out) {
-  (void)data, (void)bytes;
+static void answer_look(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
+  (void)c, (void)data, (void)bytes;
   part p = {.pid = getpid(), .begun = sl_runtime_begun(s->rt), .arena_bytes = arena_bytes(s),
             .firings = sl_runtime_fired(s->rt), .resident_bytes = resident_bytes()};
   if (gethostname(p.host, sizeof p.host - 1)) strcpy(p.host, "?");
@@ -258,7 +258,7 @@ static void answer_for_self(const subject *s, sl_blob *own) {
   if (own->data) return;
   FILE *out = open_memstream(&text, &own->bytes);
   SLI_CHECK(out, "no memory for an answer");
-  answer_look(s, NULL, 0, out);
+  answer_look(NULL, s, NULL, 0, out);
   fclose(out);
   own->data = text;
 }

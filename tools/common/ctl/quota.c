@@ -52,7 +52,8 @@ static sl_status change(const subject *s, const char *text) {
 }
 
 /* The answer begins with the exit status of a refusal, or 0. */
-static void answer_quota(const subject *s, const void *data, size_t bytes, FILE *out) {
+static void answer_quota(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
+  (void)c;
   char *text = sli_calloc(1, bytes + 1);
   if (bytes) memcpy(text, data, bytes);
   int32_t *before = sli_calloc((size_t)s->plan->nregs, sizeof *before);

@@ -3,7 +3,7 @@
  * A run listens on a Unix socket of its user, in a directory nobody else may enter;
  * its name is the process id. A request is one line, the answer is text, and the
  * connection ends: `quota act.b@1=3` changes a quota, `quota` shows all that can be
- * changed, `status` tells how the run is.
+ * changed, `status` tells how the run is, `trace FILE` and `trace off` say what to trace.
  *
  * Where the job has several processes, a request becomes a question to all of them:
  * the word "ask" goes to everybody, in one order everywhere, and "answer" comes back
@@ -14,6 +14,7 @@
 #include "tools/common/ctl/ctl.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -58,7 +59,10 @@ struct control {
   uint64_t number;
   int nanswers;
   sl_blob *answers; /* [processes], NULL: none is under way */
+  tracing tracing;
 };
+
+tracing *control_tracing(control *c) { return &c->tracing; }
 
 static int count_processes(const control *c) { return sl_job_processes(c->subject->processes); }
 
@@ -108,7 +112,7 @@ static void make_answer(control *c, const question *q, const void *data, size_t 
   char *text = NULL;
   FILE *stream = open_memstream(&text, &out->bytes);
   SLI_CHECK(stream, "no memory for an answer");
-  q->answer(c->subject, data, bytes, stream);
+  q->answer(c, c->subject, data, bytes, stream);
   fclose(stream);
   out->data = text;
 }
@@ -201,8 +205,8 @@ static void answer_line(control *c, char *line, FILE *out) {
   const char *text = NULL;
   while (topic->question && !(text = after(line, topic->word))) topic++;
   sl_status status = text ? topic->request(c, c->subject, text, out)
-                          : sl_fail(SL_E_USAGE, "%s: quota and quota NAME[@STAGE]=N are known",
-                                    line);
+                          : sl_fail(SL_E_USAGE, "%s: status, quota, quota NAME[@STAGE]=N, trace FILE and "
+                                    "trace off are known", line);
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
 }
 
@@ -250,7 +254,7 @@ static void converse(control *c, int fd) {
   struct timeval patience = {0, 300000};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  char line[256];
+  char line[PATH_MAX + 64];
   if (readable && receive_line(fd, line, sizeof line)) send_answer(c, fd, line);
   close(fd);
 }
@@ -310,5 +314,6 @@ void control_close(control *c) {
   for (heard *h; (h = next_word(c)); free(h)) {}
   if (c->news >= 0) close(c->news);
   pthread_mutex_destroy(&c->lock);
+  free(c->tracing.path);
   free(c);
 }

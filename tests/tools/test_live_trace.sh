@@ -1,0 +1,64 @@
+#!/bin/bash
+# What a run or a server does from one moment to another is written down while it goes on, of one process or several,
+# and reads as any trace; what cannot be is refused with a reason.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need curl
+
+actortrace=$bin/actortrace
+small=(--layers 2 --width 16 --heads 2 --context 64)
+listens() { # pid
+  for _ in $(seq 2400); do [[ -S $work/sluice-$(id -u)/$1 ]] && return; sleep 0.05; done
+  fail "process $1 cannot be asked"
+}
+# refused TEXT WORDS...: is what ctl says of these
+refused() {
+  ends 2 "$actorrun" ctl "$pid" "${@:2}"
+  grep -q -- "$1" err || fail "${*:2}: $(<err)"
+}
+
+# A run of two processes, asked through its launcher. Firings are of both, and none is older than the trace.
+"$actorrun" -n 2 --stages 2 --microbatches 2 --steps 1000000 --quiet "${patient[@]}" gpt "${small[@]}" --batch 4 \
+  --data "$reference/tokens.u16" >/dev/null 2>&1 &
+pid=$!
+to_end+=("$pid")
+until "$actorrun" status "$pid" >out 2>err && grep -q "firings" out; do kill -0 "$pid" || fail "the run has ended"; sleep 0.05; done
+refused "no trace is under way" trace off
+ends 1 "$actorrun" ctl "$pid" trace nowhere/live.trace
+ends 0 "$actorrun" ctl "$pid" trace
+[[ $(<out) == off ]] || fail "$(<out)"
+ends 0 "$actorrun" ctl "$pid" trace live.trace
+refused "is under way" trace other.trace
+ends 0 "$actorrun" ctl "$pid" trace
+[[ $(<out) == */live.trace ]] || fail "$(<out)"
+sleep 0.5
+ends 0 "$actorrun" ctl "$pid" trace off
+grep -Eq '/live.trace: [0-9]+ firings' out || fail "$(<out)"
+ends 0 "$actortrace" rows live.trace
+for actor in F0 F1 B0 B1; do grep -q "$actor" out || fail "no $actor in $(head -3 out)"; done
+ends 0 "$actortrace" show live.trace
+ends 0 "$actorrun" ctl "$pid" trace live.trace # once more, over it
+ends 0 "$actorrun" ctl "$pid" trace off
+kill "$pid"
+wait "$pid" || :
+
+# A server: what is asked for while it is on is there, and nothing that was asked for before. A prompt of 40 tokens rides
+# in chunks of 8 rows.
+ends 0 "$actorrun" --quiet --steps 2 --save bytes.safetensors gpt --data "$reference/text.txt" "${small[@]}"
+background "$bin/actorserve" --port 0 --rows 8 --init bytes.safetensors gpt "${small[@]}"
+until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+url=$(<out)
+url=${url##* }
+listens "$pid"
+ask() { curl -sS "$url/completions" -d "{\"prompt\":\"$1\",\"max_tokens\":3}" >answer; }
+ask "0123456789"
+"$actorrun" ctl "$pid" trace busy.trace
+ask "0123456789012345678901234567890123456789"
+"$actorrun" ctl "$pid" trace off >told
+ask "0123456789"
+ends 0 "$actortrace" rows busy.trace
+(($(grep -c $'\tF0$' out) == 7)) || fail "not five chunks and two tokens: $(<out)"
+kill -INT "$pid"
+wait "$pid"
