@@ -41,9 +41,9 @@ head, *lines = [l.rstrip("\n").split("\t") for l in open("out")]
 passes = [dict(zip(head, l)) for l in lines if l[head.index("class")] == "F"]
 r = json.load(open("told.json"))
 took = [p for p in passes if p["rows"] != "-"]
-assert len(took) == r["ticks"] and sum(int(p["rows"]) for p in took) == r["rows_computed"], (len(took), r)
+assert len(took) == r["ticks"] and sum(int(p["rows"]) for p in took) == r["rows"], (len(took), r)
 assert took[0]["behind"] == "0" and max(int(p["sequences"]) for p in took) > 1, took
-assert 0 < sum(int(p["chunk_rows"]) for p in took) <= r["prompt_rows"], r
+assert 0 < sum(int(p["chunk_rows"]) for p in took) <= r["rows_prompt"], r
 PY
 ends 0 "$bin/actortrace" show --log told told.trace
 says "answers alone" out

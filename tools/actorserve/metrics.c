@@ -1,6 +1,7 @@
 #include "tools/actorserve/metrics.h"
 
 #include "base/base.h"
+#include "tools/actorserve/counts.h"
 
 static const double bounds[METRICS_BUCKETS] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30};
 
@@ -45,18 +46,13 @@ static void print_ends(FILE *out, const sl_session_stats *s) {
 }
 
 static void print_session(FILE *out, const sl_session_stats *s) {
-  print_value(out, "pages", "gauge", "pages of keys and values that there are", (uint64_t)s->pages);
-  print_value(out, "pages_used", "gauge", "of these, in use", (uint64_t)s->pages_used);
-  print_value(out, "queued", "gauge", "answers that wait to be begun", (uint64_t)s->queued);
-  print_value(out, "running", "gauge", "answers under way", (uint64_t)s->running);
-  print_value(out, "ticks_total", "counter", "passes of the model", s->ticks);
-  print_value(out, "rows_total", "counter", "rows computed", s->rows);
-  print_value(out, "rows_prompt_total", "counter", "of these, of prompts", s->rows_prompt);
-  print_value(out, "rows_again_total", "counter", "of these, computed a second time", s->rows_again);
-  print_value(out, "rows_shared_total", "counter", "rows not computed, as a page of another answer had them", s->rows_shared);
-  print_value(out, "pages_shared_total", "counter", "pages of other answers that an answer began with", s->pages_shared);
-  print_value(out, "tokens_total", "counter", "tokens that the model wrote", s->tokens);
-  print_value(out, "preemptions_total", "counter", "answers that gave up their pages for a while", s->preemptions);
+  uint64_t n[COUNTS];
+  counts_list(s, n);
+  for (int i = 0; i < COUNTS; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "%s%s", counts[i].name, counts[i].grows ? "_total" : "");
+    print_value(out, name, counts[i].grows ? "counter" : "gauge", counts[i].what, n[i]);
+  }
   print_ends(out, s);
 }
 

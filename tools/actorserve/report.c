@@ -4,17 +4,10 @@
 #include <string.h>
 
 #include "io/atomic.h"
+#include "tools/actorserve/counts.h"
 #include "tools/actorserve/play.h"
 
 static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
-
-static void add_sizes(cJSON *root, const sl_session_info *about) {
-  add_number(root, "context", (double)about->context);
-  add_number(root, "rows", (double)about->rows);
-  add_number(root, "sequences", about->sequences);
-  add_number(root, "groups", about->groups);
-  add_number(root, "pages", (double)about->pages);
-}
 
 static void add_devices(cJSON *root, const sl_plan *plan) {
   cJSON *devices = cJSON_AddArrayToObject(root, "devices");
@@ -28,20 +21,6 @@ static void add_devices(cJSON *root, const sl_plan *plan) {
     add_number(bytes, "total", (double)sl_device_bytes(&plan->devices[d]));
     cJSON_AddItemToArray(devices, device);
   }
-}
-
-static void add_done(cJSON *root, const sl_session_stats *x) {
-  add_number(root, "requests", (double)x->requests);
-  add_number(root, "ticks", (double)x->ticks);
-  add_number(root, "rows_computed", (double)x->rows);
-  add_number(root, "prompt_rows", (double)x->rows_prompt);
-  add_number(root, "rows_again", (double)x->rows_again);
-  add_number(root, "rows_shared", (double)x->rows_shared);
-  add_number(root, "pages_shared", (double)x->pages_shared);
-  add_number(root, "tokens", (double)x->tokens);
-  add_number(root, "preemptions", (double)x->preemptions);
-  cJSON *ended = cJSON_AddObjectToObject(root, "ended");
-  for (int e = 0; e < SL_END_COUNT; e++) add_number(ended, sl_end_name((sl_end)e), (double)x->ended[e]);
 }
 
 static void add_shares(cJSON *to, const char *name, const double *seconds) {
@@ -63,7 +42,6 @@ static void add_outcome(cJSON *root, const played *p) {
   cJSON *bubbles = cJSON_AddArrayToObject(root, "bubbles");
   for (int i = 0; i < p->run.nstages; i++)
     cJSON_AddItemToArray(bubbles, cJSON_CreateNumber(1 - p->run.busy[i] / p->run.seconds));
-  add_number(root, "pages_most", (double)p->run.stats.pages_most);
   ticks_report(root, &p->cost, &p->corners);
 }
 
@@ -79,8 +57,8 @@ sl_status report_played(const char *path, const settings *s, const played *p) {
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", s->model->name);
   cJSON_AddStringToObject(root, "clock", sl_arg_text(s->run, "clock"));
-  add_sizes(root, &p->run.about);
-  add_done(root, &p->run.stats);
+  add_number(root, "context", (double)p->run.about.context);
+  counts_add(root, &p->run.stats);
   add_outcome(root, p);
   return write_report(path, root);
 }
@@ -90,8 +68,8 @@ sl_status report_write(const char *path, const served *m) {
   sl_session_stats done = sl_session_stat(m->session);
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", m->voice.name);
-  add_sizes(root, &about);
+  add_number(root, "context", (double)about.context);
   add_devices(root, about.plan);
-  add_done(root, &done);
+  counts_add(root, &done);
   return write_report(path, root);
 }

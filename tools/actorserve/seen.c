@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 #include "tools/actorserve/actorserve.h"
+#include "tools/actorserve/counts.h"
 
 enum { PATIENCE_MS = 5000 };
 
@@ -24,52 +25,10 @@ static void tell(void *ctx, void *own) {
 
 static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
 
-static void add_counts(cJSON *to, const sl_session_stats *x) {
-  add_number(to, "running", x->running);
-  add_number(to, "queued", x->queued);
-  add_number(to, "pages", (double)x->pages);
-  add_number(to, "pages_used", (double)x->pages_used);
-  add_number(to, "pages_free", (double)(x->pages - x->pages_used));
-  add_number(to, "ticks", (double)x->ticks);
-  add_number(to, "rows", (double)x->rows);
-  add_number(to, "rows_prompt", (double)x->rows_prompt);
-  add_number(to, "rows_shared", (double)x->rows_shared);
-  add_number(to, "pages_shared", (double)x->pages_shared);
-  add_number(to, "tokens", (double)x->tokens);
-  add_number(to, "requests", (double)x->requests);
-  add_number(to, "preemptions", (double)x->preemptions);
-}
-
 static void add_rates(cJSON *to, const struct rates_sample *r) {
   add_number(to, "ticks_per_second", r->ticks);
   add_number(to, "rows_per_second", r->rows);
   add_number(to, "tokens_per_second", r->tokens);
-}
-
-/* ---- limits ------------------------------------------------------------------------------------- */
-
-/* One of them, as `--quota` and the other options of actorserve call it. */
-static const struct dial {
-  const char *name, *what;
-} dials[] = {{"kv", "pages on each stage"}, {"rows", "rows of a tick"}, {"sequences", "answers under way"},
-             {"groups", "ticks under way"}, {"queue", "answers that wait"}};
-
-enum { DIALS = sizeof dials / sizeof *dials };
-
-static void list(const sl_session_limits *l, int64_t out[DIALS]) {
-  const int64_t all[DIALS] = {l->pages, l->rows, l->sequences, l->groups, l->queue};
-  memcpy(out, all, sizeof all);
-}
-
-static sl_session_limits collect(const int64_t n[DIALS]) {
-  return (sl_session_limits){.pages = n[0], .rows = n[1], .sequences = (int)n[2], .groups = (int)n[3],
-                             .queue = (int)n[4]};
-}
-
-static void add_limits(cJSON *to, const sl_session_limits *l) {
-  int64_t n[DIALS];
-  list(l, n);
-  for (int i = 0; i < DIALS; i++) add_number(to, dials[i].name, (double)n[i]);
 }
 
 static void describe(void *ctx, const sl_look *look, const void *const *own, cJSON *to) {
@@ -80,9 +39,8 @@ static void describe(void *ctx, const sl_look *look, const void *const *own, cJS
   memcpy(&t, own[0], sizeof t);
   cJSON *serving = cJSON_AddObjectToObject(to, "serving");
   add_number(serving, "stages", sl_lowered_stages(sl_session_about(m->session).lowered));
-  add_counts(serving, &t.stats);
+  counts_add(serving, &t.stats);
   add_rates(serving, &t.rates);
-  add_limits(cJSON_AddObjectToObject(serving, "limits"), &t.stats.limits);
 }
 
 /* ---- limits, changed ------------------------------------------------------------------------------ */
@@ -97,31 +55,31 @@ static int read_number(const char *text, const char *name) {
   return sli_number_read(&at, 1, MOST, &value) && !*at ? value : 0;
 }
 
-static sl_status read_change(const char *text, int64_t n[DIALS]) {
-  for (int i = 0; i < DIALS; i++)
-    if ((n[i] = read_number(text, dials[i].name))) return SL_OK;
+static sl_status read_change(const char *text, int64_t n[LIMITS]) {
+  for (int i = 0; i < LIMITS; i++)
+    if ((n[i] = read_number(text, limits[i].name))) return SL_OK;
   return sl_fail(SL_E_USAGE, "quota %s: kv=N, rows=N, sequences=N, groups=N and queue=N can be changed", text);
 }
 
 static sl_status change(const served *m, const char *text) {
-  int64_t n[DIALS] = {0};
+  int64_t n[LIMITS] = {0};
   sl_status status = read_change(text, n);
   if (status) return status;
-  const sl_session_limits limits = collect(n);
-  status = sl_session_limit(m->session, &limits);
+  const sl_session_limits wanted = limits_of(n);
+  status = sl_session_limit(m->session, &wanted);
   return status ? sl_fail(status, "quota %s: %s", text, sl_detail()) : SL_OK;
 }
 
 static void show(const served *m, FILE *out) {
   sl_session_info a = sl_session_about(m->session);
   sl_session_limits now = sl_session_stat(m->session).limits;
-  int64_t n[DIALS];
-  const int64_t most[DIALS] = {a.pages, a.rows, a.sequences, a.groups, 0};
-  list(&now, n);
-  for (int i = 0; i < DIALS; i++) {
-    fprintf(out, "%-10s %lld", dials[i].name, (long long)n[i]);
+  int64_t n[LIMITS];
+  const int64_t most[LIMITS] = {a.pages, a.rows, a.sequences, a.groups, 0};
+  limits_list(&now, n);
+  for (int i = 0; i < LIMITS; i++) {
+    fprintf(out, "%-10s %lld", limits[i].name, (long long)n[i]);
     if (most[i]) fprintf(out, " of at most %lld", (long long)most[i]);
-    fprintf(out, " %s\n", dials[i].what);
+    fprintf(out, " %s\n", limits[i].what);
   }
 }
 

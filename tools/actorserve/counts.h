@@ -1,0 +1,30 @@
+/* What a session counts, by one name each: in --report, /metrics and `actorrun status`. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_COUNTS_H
+#define SLUICE_TOOLS_ACTORSERVE_COUNTS_H
+
+#include <stdbool.h>
+
+#include <sluice/session.h>
+
+struct cJSON;
+
+enum { COUNTS = 14, LIMITS = 5 };
+
+typedef struct count {
+  const char *name, *what;
+  bool grows; /* and never falls */
+} count;
+extern const count counts[COUNTS];
+void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]);
+/* Adds all of them, with `ended` and `limits`. */
+void counts_add(struct cJSON *to, const sl_session_stats *x);
+
+/* A limit, as `--quota` and the other options of actorserve call it. */
+typedef struct limit {
+  const char *name, *what;
+} limit;
+extern const limit limits[LIMITS];
+void limits_list(const sl_session_limits *x, int64_t out[LIMITS]);
+sl_session_limits limits_of(const int64_t n[LIMITS]);
+
+#endif
