@@ -17,21 +17,20 @@ static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
 }
 
 /* SLI_REST_BLOCK numbers of a row as integers of 24 bits with one scale, a power of two: number i is scale * (low[i] +
- * 2^8 middle[i] + 2^16 high[i]), to half a scale, where quad i / 4 has the digits low, middle and high of four numbers.
- * Products add up digits times weights, which are integers less a centre: the quads' `with` say that part of the sums,
- * begin_low + 2^16 begin_high, besides the scale and the numbers' sum over it. Numbers that are not all finite have
- * digits 0 and a scale that is NaN. */
+ * 2^8 upper[i]), to half a scale, where low[i] has 8 bits and upper[i] 16. They lie as the level multiplies them, four
+ * numbers in a quad: with upper[i] as middle[i] + 2^8 high[i], or in pairs of 16 bits, the quad's first and third number
+ * and its second and fourth. Weights that they multiply are integers less a centre: the sums of products begin at begin[]
+ * for that. Numbers that are not all finite have digits 0 and a scale that is NaN. */
+enum { SLI_LOW, SLI_UPPER, SLI_SUMS };
 enum { SLI_DIGITS = 3, SLI_QUADS = SLI_REST_BLOCK / 4 };
 typedef struct sli_digits {
-  struct {
-    int8_t digits[SLI_DIGITS][4];
-    union {
-      int32_t begin;
-      float sum, scale;
-    } with; /* [SLI_BEGIN_LOW], ... */
+  int32_t begin[SLI_SUMS];
+  float sum, scale; /* sum: of the integers */
+  union {
+    int8_t digits[SLI_DIGITS + 1][4]; /* low, middle, high, of no meaning */
+    int16_t pairs[SLI_SUMS][2][2];
   } quads[SLI_QUADS];
 } sli_digits;
-enum { SLI_BEGIN_LOW, SLI_BEGIN_HIGH, SLI_SUM, SLI_SCALE };
 
 /* Digits that a piece has room for. For few rows it takes longer to read them from another core. */
 enum { SLI_OWN_DIGITS = 128 };

@@ -13,10 +13,19 @@ enum { MOST_ROWS = 64 };
 /* Weights are fetched so many bytes before they are read. */
 enum { FETCHED = 4096, LINE = 64 };
 
-/* The numbers of weights, LANES columns. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* So many rows by so many vectors of columns at once: as many sums as registers hold, none of which waits for another. */
+#if defined(__AVX512F__)
+enum { SUMMED_ROWS = 1, SUMMED_VECTORS = 1 };
+#else
+enum { SUMMED_ROWS = 2, SUMMED_VECTORS = 2 };
+#endif
+
+/* The numbers of weights: a quad of each column; in pairs, its first and third, then its second and fourth number. */
 typedef struct block_weights {
-  ivec quads[QUADS];
-  vec d, m;
+  ivec quads[2 * QUADS][SUMMED_VECTORS];
+  vec d[SUMMED_VECTORS], m[SUMMED_VECTORS];
 } block_weights;
 
 static inline ivec load_quads(const uint8_t *p) {
@@ -25,88 +34,155 @@ static inline ivec load_quads(const uint8_t *p) {
   return quads;
 }
 
-static inline ivec spread_quad(const int8_t *digits) {
+/* Four bytes, or two numbers of 16 bits, for all columns. */
+static inline ivec spread(const void *digits) {
   int32_t quad;
   memcpy(&quad, digits, sizeof quad);
   return quad - (ivec){0};
 }
 
-/* begin + the sums of a block's numbers of each column by digits. Without AVX-512's products of bytes they are of 4 bits,
- * so that 16 products of them fit 16 bits. */
-static inline __attribute__((always_inline)) ivec sum_quads(ivec begin, const ivec *quads, const sli_digits *x, int digit) {
+/* Sums are made as they are written: GCC 12 would make all products first, and have no registers for them. */
+static inline ivec in_order(ivec sum) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(sum));
+#endif
+  return sum;
+}
+
+/* sum + the products of bytes, of the first as unsigned ones: in 32 bits, or only two by two, in 16. */
+static inline ivec plus_bytes(ivec sum, ivec a, ivec b) {
 #if defined(__AVX512VNNI__)
-#pragma GCC unroll 8
-  for (int i = 0; i < QUADS; i++)
-    begin = (ivec)_mm512_dpbusd_epi32((__m512i)begin, (__m512i)quads[i], (__m512i)spread_quad(x->quads[i].digits[digit]));
-  return begin;
+  return (ivec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
 #elif defined(__AVX512BW__)
-  __m512i sum = _mm512_setzero_si512();
-#pragma GCC unroll 8
-  for (int i = 0; i < QUADS; i++)
-    sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16((__m512i)quads[i], (__m512i)spread_quad(x->quads[i].digits[digit])));
-  return begin + (ivec)_mm512_madd_epi16(sum, _mm512_set1_epi16(1));
+  return (ivec)_mm512_add_epi16((__m512i)sum, _mm512_maddubs_epi16((__m512i)a, (__m512i)b));
 #elif defined(__AVX2__)
-  __m256i sum = _mm256_setzero_si256();
-#pragma GCC unroll 8
-  for (int i = 0; i < QUADS; i++)
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)quads[i], (__m256i)spread_quad(x->quads[i].digits[digit])));
-  return begin + (ivec)_mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+  return (ivec)_mm256_add_epi16((__m256i)sum, _mm256_maddubs_epi16((__m256i)a, (__m256i)b));
 #else
-  typedef int16_t pairs VECTOR(4);
-  pairs sum = {0};
-#pragma GCC unroll 8
-  for (int i = 0; i < QUADS; i++) {
-    pairs numbers = (pairs)quads[i], by = (pairs)spread_quad(x->quads[i].digits[digit]);
-    sum += (numbers & 255) * (by << 8 >> 8) + (numbers >> 8) * (by >> 8);
-  }
-  return begin + ((ivec)sum << 16 >> 16) + ((ivec)sum >> 16);
+  return (void)a, (void)b, sum; /* in pairs */
 #endif
 }
 
-static inline __attribute__((always_inline)) ivec sum_block(sl_rest rest, ivec begin, const ivec *quads,
-                                                            const sli_digits *x, int digit) {
-#if !defined(__AVX512VNNI__)
-  if (rest == SL_REST_Q8_0) {
-    ivec low[QUADS], high[QUADS];
-#pragma GCC unroll 8
-    for (int i = 0; i < QUADS; i++) low[i] = quads[i] & 0x0f0f0f0f, high[i] = quads[i] >> 4 & 0x0f0f0f0f;
-    return sum_quads(begin + (sum_quads((ivec){0}, high, x, digit) << 4), low, x, digit);
-  }
+/* Products of 16 bits, added up in pairs. */
+static inline ivec multiply_pairs(ivec a, ivec b) {
+#if defined(__AVX512BW__)
+  return (ivec)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (ivec)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+  return (ivec)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+  return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
-  (void)rest;
-  return sum_quads(begin, quads, x, digit);
+}
+
+/* Where products of bytes are added up in 32 bits, sums begin at `begin`; else it is added once they are widened. */
+INLINE ivec first_sum(int32_t begin) {
+#if defined(__AVX512VNNI__)
+  return begin - (ivec){0};
+#else
+  return (void)begin, (ivec){0};
+#endif
+}
+
+/* begin + what plus_bytes has made of first_sum(begin). */
+INLINE ivec last_sum(ivec sum, int32_t begin) {
+#if defined(__AVX512VNNI__)
+  return (void)begin, sum;
+#else
+  return begin + multiply_pairs(sum, (ivec){0} + 0x10001);
+#endif
 }
 
 /* A block of columns v * LANES on of a group: its numbers, d, and what remains to be added once the numbers' centre is
  * taken off them. */
-static inline __attribute__((always_inline)) void load_block(sl_rest rest, const uint8_t *block, int v,
-                                                             block_weights *w) {
-  const uint8_t *numbers = block + v * (int)sizeof(ivec), *halves = block + GROUP * sli_rest_numbers(rest) + v * LANES * 2;
-  w->d = load_half((const void *)halves);
-  if (rest == SL_REST_Q8_0) {
+INLINE void load_block(sl_rest rest, const uint8_t *block, int v, block_weights *w) {
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++) {
+    const uint8_t *numbers = block + (v + t) * (int)sizeof(ivec);
+    const uint8_t *halves = block + GROUP * sli_rest_numbers(rest) + (v + t) * LANES * 2;
+    w->d[t] = load_half((const void *)halves);
+    if (rest == SL_REST_Q4_1)
+      w->m[t] = load_half((const void *)(halves + 2 * GROUP)) + w->d[t] * (float)block_centre(rest);
 #pragma GCC unroll 8
-    for (int i = 0; i < QUADS; i++) w->quads[i] = load_quads(numbers + i * GROUP * 4);
-    return;
+    for (int i = 0; i < QUADS; i++) {
+      ivec q;
+      if (rest == SL_REST_Q8_0) q = load_quads(numbers + i * GROUP * 4);
+      else q = load_quads(numbers + i % (QUADS / 2) * GROUP * 4) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
+      if (in_pairs(rest)) {
+        w->quads[2 * i][t] = q & 0x00ff00ff;
+        w->quads[2 * i + 1][t] = (ivec)((uvec)q >> 8) & 0x00ff00ff;
+      } else w->quads[i][t] = q;
+    }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < QUADS / 2; i++) {
-    ivec both = load_quads(numbers + i * GROUP * 4);
-    w->quads[i] = both & 0x0f0f0f0f;
-    w->quads[i + QUADS / 2] = both >> 4 & 0x0f0f0f0f;
-  }
-  w->m = load_half((const void *)(halves + 2 * GROUP)) + w->d * (float)block_centre(rest);
 }
 
-/* acc + a block of a row by one of LANES columns. */
-static inline __attribute__((always_inline)) vec plus_block(sl_rest rest, vec acc, const block_weights *w,
-                                                            const sli_digits *x) {
-  ivec low = sum_block(rest, x->quads[SLI_BEGIN_LOW].with.begin - (ivec){0}, w->quads, x, 0);
-  ivec middle = sum_block(rest, (ivec){0}, w->quads, x, 1);
-  ivec high = sum_block(rest, x->quads[SLI_BEGIN_HIGH].with.begin - (ivec){0}, w->quads, x, 2);
-  vec sum = __builtin_convertvector((middle << 8) + low, vec) + __builtin_convertvector(high, vec) * 65536.0f;
-  vec y = rounded(sum, w->d);
-  if (rest == SL_REST_Q4_1) y += rounded(set(x->quads[SLI_SUM].with.sum), w->m);
-  return acc + rounded(y, set(x->quads[SLI_SCALE].with.scale));
+/* What a block of `rows` rows by the columns of a tile comes to, less their scales. */
+INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+  ivec s[SUMMED_ROWS][SUMMED_VECTORS][SLI_DIGITS];
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++) {
+      s[r][t][0] = first_sum(x[r].begin[SLI_LOW]);
+      s[r][t][1] = first_sum(x[r].begin[SLI_UPPER]);
+      s[r][t][2] = first_sum(0);
+    }
+#pragma GCC unroll 8
+  for (int i = 0; i < QUADS; i++)
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 3
+      for (int digit = 0; digit < SLI_DIGITS; digit++) {
+        ivec by = spread(x[r].quads[i].digits[digit]);
+#pragma GCC unroll 2
+        for (int t = 0; t < SUMMED_VECTORS; t++)
+          s[r][t][digit] = in_order(plus_bytes(s[r][t][digit], w->quads[i][t], by));
+      }
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++) {
+      sums[r][t][SLI_LOW] = last_sum(s[r][t][0], x[r].begin[SLI_LOW]);
+      sums[r][t][SLI_UPPER] = last_sum(s[r][t][1], x[r].begin[SLI_UPPER]) + (last_sum(s[r][t][2], 0) << 8);
+    }
+}
+
+INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++)
+#pragma GCC unroll 2
+      for (int n = 0; n < SLI_SUMS; n++) sums[r][t][n] = x[r].begin[n] - (ivec){0};
+#pragma GCC unroll 16
+  for (int i = 0; i < 2 * QUADS; i++)
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+      for (int n = 0; n < SLI_SUMS; n++) {
+        ivec by = spread(x[r].quads[i / 2].pairs[n][i % 2]);
+#pragma GCC unroll 2
+        for (int t = 0; t < SUMMED_VECTORS; t++)
+          sums[r][t][n] = in_order(sums[r][t][n] + multiply_pairs(w->quads[i][t], by));
+      }
+}
+
+/* y[row][GROUP] + a block of `rows` rows by the columns of a tile. */
+INLINE void plus_tile(sl_rest rest, const block_weights *w, const sli_digits *x, int rows, float *y) {
+  ivec sums[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS];
+  if (in_pairs(rest)) sum_pairs(w, x, rows, sums);
+  else sum_bytes(w, x, rows, sums);
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++) {
+      float *to = y + r * GROUP + t * LANES;
+      vec low = __builtin_convertvector(sums[r][t][SLI_LOW], vec);
+      vec sum = low + __builtin_convertvector(sums[r][t][SLI_UPPER], vec) * 256.0f;
+      vec plus = rounded(sum, w->d[t]);
+      if (rest == SL_REST_Q4_1) plus += rounded(set(x[r].sum), w->m[t]);
+      storeu(to, loadu(to) + rounded(plus, set(x[r].scale)));
+    }
 }
 
 /* Fewer columns than a group has go through a copy, in which the others are 0. */
@@ -120,8 +196,7 @@ static void widen_block(sl_rest rest, sli_grouped group, int64_t b, uint8_t *to)
 }
 
 /* Block b of a group; `room` is for one that is not as wide as others. */
-static inline __attribute__((always_inline)) const uint8_t *block_of(sl_rest rest, sli_grouped group, int64_t b,
-                                                                     uint8_t *room) {
+INLINE const uint8_t *block_of(sl_rest rest, sli_grouped group, int64_t b, uint8_t *room) {
   const uint8_t *block = group.blocks + b * GROUP * sli_rest_bytes(rest);
   if (__builtin_expect(group.wide < GROUP, 0)) {
     widen_block(rest, group, b, room);
@@ -133,20 +208,19 @@ static inline __attribute__((always_inline)) const uint8_t *block_of(sl_rest res
 }
 
 /* Rows of x, of which block b is x[b * all + row], by a group's columns: y[row][GROUP]. */
-static inline __attribute__((always_inline)) void multiply_group(sl_rest rest, sli_grouped group, int64_t blocks,
-                                                                 const sli_digits *x, int64_t rows, int64_t all,
-                                                                 float *y) {
+INLINE void multiply_group(sl_rest rest, sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all,
+                           float *y) {
   uint8_t room[GROUP * 34];
   for (int64_t i = 0; i < rows * GROUP; i += LANES) storeu(y + i, (vec){0});
   for (int64_t b = 0; b < blocks; b++, x += all) {
     const uint8_t *block = block_of(rest, group, b, room);
-    for (int v = 0; v < GROUP_VECTORS; v++) {
+    for (int v = 0; v < GROUP_VECTORS; v += SUMMED_VECTORS) {
       block_weights w;
+      int64_t r = 0;
       load_block(rest, block, v, &w);
-      for (int64_t r = 0; r < rows; r++) {
-        float *sum = y + r * GROUP + v * LANES;
-        storeu(sum, plus_block(rest, loadu(sum), &w, x + r));
-      }
+      for (; r + SUMMED_ROWS <= rows; r += SUMMED_ROWS)
+        plus_tile(rest, &w, x + r, SUMMED_ROWS, y + r * GROUP + v * LANES);
+      if (r < rows) plus_tile(rest, &w, x + r, 1, y + r * GROUP + v * LANES);
     }
   }
 }
@@ -190,3 +264,5 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
       give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c, n);
     }
 }
+
+#undef INLINE

@@ -3,6 +3,18 @@
 /* What is taken off the numbers of weights, so that they are about as many above it as below. */
 static inline int block_centre(sl_rest rest) { return rest == SL_REST_Q8_0 ? 128 : 8; }
 
+/* Do digits lie in pairs of 16 bits? Products of bytes are added up in pairs in 16 bits where AVX512-VNNI is not, which is
+ * enough for weights of 4 bits; level 0 has none. */
+static inline bool in_pairs(sl_rest rest) {
+#if defined(__AVX512VNNI__)
+  return (void)rest, false;
+#elif defined(__AVX2__)
+  return rest == SL_REST_Q8_0;
+#else
+  return (void)rest, true;
+#endif
+}
+
 static inline ivec larger(ivec a, ivec b) {
 #if defined(__AVX512F__)
   return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)b);
@@ -50,6 +62,16 @@ static inline __attribute__((always_inline)) ivec quads_of(ivec integers) {
   return (ivec)__builtin_shuffle((bytes)((integers + 0x808080) ^ 0x808080), turned);
 }
 
+/* The same in pairs. */
+static inline __attribute__((always_inline)) ivec pairs_of(ivec integers) {
+  typedef uint16_t halves VECTOR(4);
+  halves turned;
+#pragma GCC unroll 32
+  for (int i = 0; i < LANES * 2; i++) turned[i] = (uint16_t)(i / 8 * 8 + i % 2 * 4 + i / 2 % 2 * 2 + i / 4 % 2);
+  ivec low = integers << 24 >> 24;
+  return (ivec)__builtin_shuffle((halves)((integers - low) << 8 | (low & 0xffff)), turned);
+}
+
 /* To the nearest integers, of numbers by a power of two that f32 may not have. */
 static inline __attribute__((always_inline)) void scale_block(const vec *x, int exponent, ivec *to) {
   vec first = set(power_of_two(exponent / 2)), second = set(power_of_two(exponent - exponent / 2));
@@ -60,7 +82,7 @@ static inline __attribute__((always_inline)) void scale_block(const vec *x, int 
   }
 }
 
-static inline __attribute__((always_inline)) void digits_of(const float *x, int centre, sli_digits *to) {
+static inline __attribute__((always_inline)) void digits_of(const float *x, sl_rest rest, sli_digits *to) {
   vec numbers[BLOCK_VECTORS];
   ivec largest = {0}, sum = {0}, integers[BLOCK_VECTORS];
 #pragma GCC unroll 8
@@ -71,30 +93,32 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, int 
   int32_t most = largest_lane(largest);
   if (most >= 0x7f800000) {
     memset(to, 0, sizeof *to);
-    to->quads[SLI_SCALE].with.scale = NAN;
+    to->scale = NAN;
     return;
   }
   int exponent = digits_exponent(most);
   scale_block(numbers, -exponent, integers);
 #pragma GCC unroll 8
   for (int v = 0; v < BLOCK_VECTORS; v++) {
-    ivec quads = quads_of(integers[v]);
+    ivec quads = in_pairs(rest) ? pairs_of(integers[v]) : quads_of(integers[v]);
     sum += integers[v];
-    memcpy((char *)to + v * (int)sizeof quads, &quads, sizeof quads);
+    memcpy((char *)to->quads + v * (int)sizeof quads, &quads, sizeof quads);
   }
-  int32_t all = sum_of_lanes(sum);
-  to->quads[SLI_BEGIN_LOW].with.begin = -centre * (all & 0xffff);
-  to->quads[SLI_BEGIN_HIGH].with.begin = -centre * (all >> 16);
-  to->quads[SLI_SUM].with.sum = (float)all;
-  to->quads[SLI_SCALE].with.scale = power_of_two(exponent);
+  int32_t all = sum_of_lanes(sum), centre = block_centre(rest);
+  to->begin[SLI_LOW] = -centre * (all & 0xff);
+  to->begin[SLI_UPPER] = -centre * (all >> 8);
+  to->sum = (float)all;
+  to->scale = power_of_two(exponent);
 }
 
 /* Row i of a call's `rows`. */
 static void row_digits(const sl_call *call, int64_t rows, int64_t i, sli_digits *to) {
   int64_t k = sl_type_last(&call->in_type[0]);
   const float *x = (const float *)call->in[0] + i * k;
-  int centre = block_centre(sli_rest_of(&call->in_type[1], k));
-  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++) digits_of(x + b * SLI_REST_BLOCK, centre, to + b * rows + i);
+  sl_rest rest = sli_rest_of(&call->in_type[1], k);
+  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++, x += SLI_REST_BLOCK, to += rows)
+    if (rest == SL_REST_Q8_0) digits_of(x, SL_REST_Q8_0, to + i);
+    else digits_of(x, SL_REST_Q4_1, to + i);
 }
 
 static void served_digits_chunk(void *arg, int i) {
