@@ -3,7 +3,8 @@
  *
  *     actorrun --steps 400 examples/digits.c
  *     actorrun --steps 400 --stages 2 --schedule zb-h1 --microbatches 4 examples/digits.c
- *     actorrun --steps 400 examples/digits.c --net transformer --width 8 --lr 0.005
+ *     actorrun --steps 400 --lr-schedule cosine:warmup=20,decay-steps=400 \
+ *       examples/digits.c --net transformer --width 8 --lr 0.005
  *     actorrun --steps 400 --eval-every 50 --best accuracy --patience 3 examples/digits.c
  *     actorrun --steps 400 --save digits.safetensors examples/digits.c
  *     actorrun --steps 1 --init digits.safetensors examples/digits.c --test --batch 299

@@ -1,4 +1,6 @@
-/* Networks of shipped ops alone read digits that they have not seen: 97 of 100 by convolutions.
+/* Networks of shipped ops alone read digits that they have not seen: 97 of 100 by convolutions, 94 by a transformer. Rates
+ * decay, for with a constant one the transformer's last steps are a matter of luck: 272 to 288 of 299 by four seeds, and
+ * 288 to 291 with these.
  * labels: numbers long */
 #include <stdlib.h>
 
@@ -68,8 +70,9 @@ static void check_net(const char *name, const char *path, const char *width, con
   scored.ctx = &s;
   cpu.on_metric = take_metric;
   cpu.ctx = &s;
-  run training = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1,
-                                                      .eval_every = STEPS}, &cpu);
+  sl_training decayed = {.schedule = "cosine:warmup=20,decay-steps=400"};
+  run training = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1, .eval_every = STEPS,
+                                                      .training = &decayed}, &cpu);
   run reading = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1, .infer = true},
                            &scored);
   CHECK(!sl_params_init(training.lowered, training.rt, 1) && !sl_runtime_run(training.rt, STEPS),
