@@ -52,29 +52,41 @@ INLINE void encrypt_plain(uint32_t x[4][LANES], uint32_t k0, uint32_t k1) {
 /* The top 24 bits as k / 2^24, k in [0, 2^24): exact in f32. */
 INLINE float fraction(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p-24f; }
 
-/* ln(u) for u in [2^-24, 1]: u = m 2^e with m in [sqrt(1/2), sqrt(2)), and the
- * series of artanh for ln(m) = 2 artanh((m - 1) / (m + 1)). */
-INLINE float logarithm(float u) {
+INLINE uint32_t bits_of(float x) {
   uint32_t bits;
-  memcpy(&bits, &u, sizeof bits);
-  int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
-  bits -= (uint32_t)e << 23;
-  float m;
-  memcpy(&m, &bits, sizeof m);
-  float s = (m - 1) / (m + 1), q = s * s;
-  float p = 1.0f / 9;
-  p = p * q + 1.0f / 7;
-  p = p * q + 1.0f / 5;
-  p = p * q + 1.0f / 3;
-  p = p * q + 1;
-  return (float)e * 0.693147180559945f + 2 * s * p;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
 }
 
-/* cos and sin of 2 pi u for u in [0, 1): the nearest quarter turn, and Taylor
- * series for the rest, at most pi/4 either way. */
-INLINE void turn(float u, float *cosine, float *sine) {
-  int32_t quarter = (int32_t)(4 * u + 0.5f);
-  float x = (u - 0.25f * (float)quarter) * 6.28318530717959f, q = x * x;
+INLINE float of_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* -2 ln(u) for u = fraction(word) + 2^-24 in [2^-24, 1]: u = m 2^e with m in [sqrt(1/2), sqrt(2)), and
+ * the series of artanh for ln(m) = 2 artanh((m - 1) / (m + 1)). Powers of two and the sign are in the
+ * constants, which changes no bits. */
+INLINE float minus_2_log(uint32_t word) {
+  uint32_t root = 0x3f3504f3; /* of 1/2 */
+  uint32_t above = bits_of((float)(int32_t)((word >> 8) + 1)) - (24u << 23) - root;
+  int32_t e = (int32_t)above >> 23;
+  float m = of_bits((above & 0x7fffff) + root);
+  float s = (m - 1) / (m + 1), q = s * s;
+  float p = -4.0f / 9;
+  p = p * q - 4.0f / 7;
+  p = p * q - 4.0f / 5;
+  p = p * q - 4.0f / 3;
+  p = p * q - 4;
+  return (float)e * -1.38629436111989f + s * p;
+}
+
+/* cos and sin of 2 pi u for u = fraction(word): the nearest quarter turn, and Taylor series for the
+ * rest, at most pi/4 either way. */
+INLINE void turn(uint32_t word, float *cosine, float *sine) {
+  uint32_t quarter = word + (1u << 29);      /* in its top two bits */
+  int32_t rest = (int32_t)(word << 2) >> 10; /* in 2^-24 turns */
+  float x = (float)rest * (6.28318530717959f * 0x1p-24f), q = x * x;
   float c = 1.0f / 40320, s = 1.0f / 362880;
   c = c * q - 1.0f / 720;
   c = c * q + 1.0f / 24;
@@ -84,20 +96,19 @@ INLINE void turn(float u, float *cosine, float *sine) {
   s = s * q + 1.0f / 120;
   s = s * q - 1.0f / 6;
   s = (s * q + 1) * x;
-  float a = quarter & 1 ? s : c, b = quarter & 1 ? c : s;
-  *cosine = (quarter + 1) & 2 ? -a : a;
-  *sine = quarter & 2 ? -b : b;
+  int odd = (int32_t)(quarter << 1) < 0;
+  float a = odd ? s : c, b = odd ? c : s;
+  *cosine = of_bits(bits_of(a) ^ ((quarter + (1u << 30)) & 1u << 31));
+  *sine = of_bits(bits_of(b) ^ (quarter & 1u << 31));
 }
 
 /* Two words give two normal numbers (Box & Muller 1958). */
 INLINE void normal_pair(const uint32_t a[LANES], const uint32_t b[LANES], float scale,
                         float x[LANES], float y[LANES]) {
-  float radius[LANES], c[LANES], s[LANES];
-  for (int l = 0; l < LANES; l++) radius[l] = -2 * logarithm(fraction(a[l]) + 0x1p-24f);
+  float radius[LANES], c, s;
+  for (int l = 0; l < LANES; l++) radius[l] = minus_2_log(a[l]);
   for (int l = 0; l < LANES; l++) radius[l] = scale * sqrtf(radius[l]);
-  for (int l = 0; l < LANES; l++) turn(fraction(b[l]), &c[l], &s[l]);
-  for (int l = 0; l < LANES; l++) x[l] = radius[l] * c[l];
-  for (int l = 0; l < LANES; l++) y[l] = radius[l] * s[l];
+  for (int l = 0; l < LANES; l++) turn(b[l], &c, &s), x[l] = radius[l] * c, y[l] = radius[l] * s;
 }
 
 INLINE void find_normal(uint32_t x[4][LANES], float scale, float y[4][LANES]) {
@@ -145,13 +156,6 @@ static void run_plain(uint64_t first, uint64_t name, uint64_t seed, sl_init init
 
 /* Products of words with m, the lower halves and the upper ones: of every other word at a time, as 64
  * bits, which are then put together. */
-AVX2 INLINE void multiply_8(__m256i x, uint32_t m, __m256i *low, __m256i *high) {
-  __m256i by = _mm256_set1_epi64x(m);
-  __m256i even = _mm256_mul_epu32(x, by), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), by);
-  *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
-  *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
-}
-
 AVX512 INLINE void multiply_16(__m512i x, uint32_t m, __m512i *low, __m512i *high) {
   __m512i by = _mm512_set1_epi64(m);
   __m512i even = _mm512_mul_epu32(x, by), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), by);
@@ -159,20 +163,30 @@ AVX512 INLINE void multiply_16(__m512i x, uint32_t m, __m512i *low, __m512i *hig
   *high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
 
-/* sli_philox_round on vectors. */
+/* sli_philox_round on vectors. In AVX2 each word has 64 bits to itself, of which only the lower half
+ * counts, as products are of lower halves: even words in one vector, odd ones in another, that are put
+ * together at the end only. */
 AVX2 INLINE void encrypt_avx2(uint32_t x[4][LANES], uint32_t key0, uint32_t key1) {
+  __m256i m0 = _mm256_set1_epi64x(SLI_PHILOX_M0), m1 = _mm256_set1_epi64x(SLI_PHILOX_M1);
   for (int l = 0; l < LANES; l += 8) {
-    __m256i c[4], a, b, a_high, b_high;
+    __m256i c[4][2];
     uint32_t k0 = key0, k1 = key1;
-    for (int w = 0; w < 4; w++) c[w] = _mm256_loadu_si256((const __m256i *)&x[w][l]);
-    for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1)) {
-      multiply_8(c[0], SLI_PHILOX_M0, &a, &a_high);
-      multiply_8(c[2], SLI_PHILOX_M1, &b, &b_high);
-      c[0] = _mm256_xor_si256(_mm256_xor_si256(b_high, c[1]), _mm256_set1_epi32((int)k0));
-      c[2] = _mm256_xor_si256(_mm256_xor_si256(a_high, c[3]), _mm256_set1_epi32((int)k1));
-      c[1] = b, c[3] = a;
+    for (int w = 0; w < 4; w++) {
+      c[w][0] = _mm256_loadu_si256((const __m256i *)&x[w][l]);
+      c[w][1] = _mm256_srli_epi64(c[w][0], 32);
     }
-    for (int w = 0; w < 4; w++) _mm256_storeu_si256((__m256i *)&x[w][l], c[w]);
+    for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1))
+      for (int v = 0; v < 2; v++) {
+        __m256i a = _mm256_mul_epu32(c[0][v], m0), b = _mm256_mul_epu32(c[2][v], m1);
+        __m256i b_key = _mm256_xor_si256(c[1][v], _mm256_set1_epi32((int)k0));
+        __m256i a_key = _mm256_xor_si256(c[3][v], _mm256_set1_epi32((int)k1));
+        c[0][v] = _mm256_xor_si256(_mm256_srli_epi64(b, 32), b_key);
+        c[2][v] = _mm256_xor_si256(_mm256_srli_epi64(a, 32), a_key);
+        c[1][v] = b, c[3][v] = a;
+      }
+    for (int w = 0; w < 4; w++)
+      _mm256_storeu_si256((__m256i *)&x[w][l],
+                          _mm256_blend_epi32(c[w][0], _mm256_slli_epi64(c[w][1], 32), 0xaa));
   }
 }
 

@@ -62,6 +62,22 @@ static void normal_numbers_follow_the_formula(void) {
   free(out);
 }
 
+/* The same for every length of vectors, and for every version of the program. */
+static void bits_are_pinned(void) {
+  enum { N = 1 << 20 };
+  static const struct {
+    sl_init init;
+    uint64_t hash;
+  } rows[] = {{{SL_INIT_NORMAL, 0.02f}, UINT64_C(0xdf4d45fd90733106)},
+              {{SL_INIT_UNIFORM, 0.3f}, UINT64_C(0x9243d03bfbeaa636)}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    float *out = values(N, rows[i].init, "h.3.weight", 1234567);
+    uint64_t hash = sli_hash(SLI_HASH_SEED, out, N * sizeof *out);
+    CHECK(hash == rows[i].hash, "row %zu has hash %#llx", i, (unsigned long long)hash);
+    free(out);
+  }
+}
+
 static void check_moments(const char *what, const float *x, int n, double second, double fourth) {
   double sum = 0, squares = 0, fourths = 0, neighbours = 0;
   for (int i = 0; i < n; i++) {
@@ -124,6 +140,7 @@ static void many_at_once_are_the_same(void) {
 int main(void) {
   philox_gives_the_known_answers();
   normal_numbers_follow_the_formula();
+  bits_are_pinned();
   numbers_are_spread_as_asked();
   values_depend_on_seed_name_and_index_only();
   many_at_once_are_the_same();
