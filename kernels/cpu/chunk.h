@@ -62,6 +62,7 @@ typedef struct sli_cpu_chunks {
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
   sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
   sli_row_fn *const *where;                    /* y, da, db */
+  bool openblas;                               /* its products in f32 are faster than oneDNN's */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3;

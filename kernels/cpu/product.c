@@ -1,4 +1,5 @@
-/* Matrix products by oneDNN's matmul primitive.
+/* Matrix products by oneDNN's matmul primitive, or by OpenBLAS where that is faster and installed: in f32 with AVX2 and
+ * no more.
  *
  * A product is cut along the rows of C into chunks of equal height (and a last
  * one of the rest), each one call of the library on one thread. The height
@@ -29,6 +30,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/openblas.h"
 #include "kernels/kernels.h"
 
 enum { BF16_BYTES = 2 };
@@ -47,6 +49,7 @@ struct kernel {
 
 struct sli_product {
   sli_product_shape shape;
+  bool openblas;          /* chunks are its, and there are no kernels */
   int64_t height;         /* rows of a chunk */
   struct kernel whole[2]; /* chunks of full height; [1] adds */
   struct kernel rest[2];  /* the last chunk */
@@ -293,10 +296,11 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
   if (packed) SLI_TRY(choose_order(shape, packed));
   sli_product *p = sli_calloc(1, sizeof *p);
   p->shape = *shape;
+  p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
   p->height = chunk_height(shape->m);
   int64_t rest = shape->m % p->height;
   sl_status status = SL_OK;
-  for (int add = 0; !status && add <= (shape->add ? 1 : 0); add++) {
+  for (int add = 0; !p->openblas && !status && add <= (shape->add ? 1 : 0); add++) {
     status = kernel_create(&p->whole[add], shape, p->height, add, packed);
     if (!status && rest) status = kernel_create(&p->rest[add], shape, rest, add, packed);
   }
@@ -346,14 +350,29 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
 
+/* The same by OpenBLAS, which has no bias. */
+static void multiply_rows(const struct run *run, int64_t row, int64_t rows) {
+  const sli_product_shape *s = &run->product->shape;
+  float *c = run->c + row * s->n;
+  for (int64_t r = 0; r < rows && run->bias; r++)
+    for (int64_t i = 0; i < s->n; i++) c[r * s->n + i] = run->bias[i] + (run->add ? c[r * s->n + i] : 0);
+  sli_openblas_multiply(&(sli_sgemm){
+      .m = rows, .n = s->n, .k = s->k, .a_transposed = s->a_transposed, .b_transposed = s->b_transposed,
+      .add = run->add || run->bias, .a = operand_rows(run, row, rows), .a_row = s->a_transposed ? s->m : s->k,
+      .b = run->b, .b_row = s->b_transposed ? s->k : s->n, .c = c});
+}
+
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
   int64_t row = i * p->height;
   int64_t rows = SLI_MIN(p->height, s->m - row);
-  kernel_run(rows == p->height ? &p->whole[run->add] : &p->rest[run->add],
-             operand_rows(run, row, rows), run->b, run->bias, run->c + row * s->n);
+  if (p->openblas)
+    multiply_rows(run, row, rows);
+  else
+    kernel_run(rows == p->height ? &p->whole[run->add] : &p->rest[run->add], operand_rows(run, row, rows), run->b,
+               run->bias, run->c + row * s->n);
 }
 
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,

@@ -34,5 +34,8 @@ const sli_cpu_chunks SLI_TABLE = {
     .unary_b = unary_b_chunks,
     .binary = binary_rows,
     .where = where_rows,
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    .openblas = true,
+#endif
 };
 #endif

@@ -1,0 +1,42 @@
+#include "kernels/cpu/openblas.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+
+/* As the CBLAS standard has it (BLAS Technical Forum, 2001, appendix B). */
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha,
+                            const float *a, int a_row, const float *b, int b_row, float beta, float *c, int c_row);
+
+static cblas_sgemm_fn *cblas_sgemm;
+
+/* Each thread that multiplies takes 32 MiB of addresses, and where there are none left the library ends the process. */
+static const size_t room = (size_t)1 << 30;
+
+/* Its own threads would be beside ours. It makes them as it is loaded, if not told before. */
+static void load(void) {
+  static const char variable[] = "OPENBLAS_NUM_THREADS";
+  if (sli_address_room(room, "OpenBLAS")) return;
+  const char *users = getenv(variable);
+  char *before = users ? sli_strdup(users) : NULL;
+  setenv(variable, "1", 1);
+  void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (before) setenv(variable, before, 1);
+  else unsetenv(variable);
+  free(before);
+  if (library) cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
+}
+
+bool sli_openblas(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load);
+  return cblas_sgemm;
+}
+
+void sli_openblas_multiply(const sli_sgemm *s) {
+  cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN, (int)s->m,
+              (int)s->n, (int)s->k, 1, s->a, (int)s->a_row, s->b, (int)s->b_row, s->add ? 1 : 0, s->c, (int)s->n);
+}
