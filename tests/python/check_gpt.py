@@ -81,7 +81,8 @@ class Reference(unittest.TestCase):
             one = file.infer(tokens=tokens[:8])["logits"]
             loss = run.evaluate(tokens=tokens[:8], targets=targets[:8])["loss"]
         self.assertEqual(logits.shape, (8, CONTEXT, VOCAB))
-        np.testing.assert_array_equal(one, logits)
+        # The file's model reads a sequence at a time, of which libraries add up products in another order.
+        np.testing.assert_allclose(one, logits, rtol=0, atol=1e-5)
         self.assertAlmostEqual(loss, self.expected()[0, 1], 4)
 
     def test_a_hugging_face_folder_gives_its_logits(self):
