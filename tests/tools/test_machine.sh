@@ -15,7 +15,7 @@ for row in "linear linear.transposed linear_b linear_w gelu adamw layernorm rmsn
 linear = curves["linear"]
 assert linear["devices"] == [1, 2], linear["devices"]
 assert len(linear["seconds"]) == len(linear["m"]) and box["firing_seconds"] > 0 and box["wake_seconds"] > 0
-assert box["devices_per_host"] == 2 and box["spread"] >= 0
+assert box["devices_per_host"] == 2 and box["spread"] >= 0, box["spread"]
 link = box["process_link"]
 assert link["devices"] == [1, 2] and all(0 < times[0] < 5 and 0 < times[1] < 5 for times in link["seconds"]), link
 link["seconds"] = [[1, 1]] * len(link["bytes"])

@@ -205,12 +205,16 @@ static const sample *alone(const samples *one, const sample *s) {
 }
 
 /* Where all devices compute a call is fastest in a step in which the others just have nothing to do. So it takes as
- * much longer than its fastest alone as quiet steps of the one take longer than quiet steps of the other. */
+ * much longer than its fastest alone as quiet steps of the one take longer than quiet steps of the other. Its median
+ * stays as many times its seconds, so that the spread is what was seen. */
 static void slow_down(tried *t) {
   for (size_t i = 0; i < t->seen[1].count; i++) {
     sample *s = &t->seen[1].of[i];
     const sample *one = alone(&t->seen[0], s);
-    if (one) s->seconds = one->seconds * s->quiet / one->quiet;
+    if (!one) continue;
+    double seconds = one->seconds * s->quiet / one->quiet;
+    s->median *= seconds / s->seconds;
+    s->seconds = seconds;
   }
 }
 
