@@ -34,6 +34,7 @@ drained() {
   ((got == 0)) || fail "it ends with status $got"
 }
 ask() { curl -sS "$url/$1" -d "$2"; } # PATH BODY
+told() { grep -q "$2" <<<"$(curl -sS "${url%/v1}/$1")"; } # PATH PATTERN
 field() { python3 -c 'import json, sys; print(eval("json.load(sys.stdin)" + sys.argv[1]), end="")' "$1"; }
 # same TEXT FILE: the file is that text and the end of a line
 same() { [[ "$1" == "$(<"$2")" ]] || fail "\"$1\" is not what actorrun writes: $(<"$2")"; }
@@ -59,8 +60,8 @@ a=$(ask completions '{"prompt":"a","seed":5,"max_tokens":9}' | field '["choices"
   fail "the same seed, the same answer"
 [[ $(ask completions '{"prompt":[700]}' | field '["error"]["message"]') == *"700"*"vocabulary of 700"* ]] ||
   fail "a token that there is not"
-curl -sS "${url%/v1}/health" | grep -q ok || fail "it is well"
-curl -sS "${url%/v1}/metrics" | grep -q '^sluice_ended_total{end="length"} [1-9]' || fail "it counts"
+told health ok || fail "it is well"
+told metrics '^sluice_ended_total{end="length"} [1-9]' || fail "it counts"
 ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
 grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
 drained
@@ -108,7 +109,7 @@ serve --report shared.json "${longer[@]}"
 again=$(ask completions "$twice")
 [[ $(field "$cached" <<<"$again") == 128 ]] || fail "two pages of two are shared: $again"
 [[ $(field '["choices"]' <<<"$again") == "$alone" ]] || fail "$again is not $alone"
-curl -sS "${url%/v1}/metrics" | grep -qx 'sluice_rows_shared_total 384' || fail "three of four share two pages"
+told metrics '^sluice_rows_shared_total 384$' || fail "three of four share two pages"
 drained
 python3 - apart.json shared.json <<'PY' || fail "reports: $(cat apart.json shared.json)"
 import json, sys
@@ -143,7 +144,7 @@ got=0
 ask_left false >whole 2>/dev/null || got=$?
 ((got == 52)) && [[ ! -s whole ]] || fail "and on the second, not $got: $(<whole)"
 same "Hello 12$(ask_left false | field '["choices"][0]["text"]')" continued
-curl -sS "${url%/v1}/metrics" | grep -qx 'sluice_hung_up_total 2' || fail "both are counted"
+told metrics '^sluice_hung_up_total 2$' || fail "both are counted"
 head -n 6 again | cmp -s - left || fail "replayed: $(<again)"
 drained
 

@@ -36,7 +36,7 @@ to_end+=("$pid")
 listens "$pid"
 ctl=("$actorrun" ctl "$pid")
 
-"${ctl[@]}" quota | grep -q '^act.b@1 .*3 of at most' || fail "the quotas are not shown"
+grep -q '^act.b@1 .*3 of at most' <<<"$("${ctl[@]}" quota)" || fail "the quotas are not shown"
 changed=0
 for quota in act=8 act=1 act.b@1=2 act=5 load=1 act.b@0=6 act=2; do
   "${ctl[@]}" quota "$quota" >"$work/answer" 2>&1 && changed=$((changed + 1))
