@@ -71,6 +71,7 @@ typedef struct sli_served_attention {
   void *pages;
   bool bf16;
   const sli_run *runs;
+  int parts;                    /* of the heads that look at one head of keys; a chunk is one of them, for a run */
 } sli_served_attention;
 
 static inline int64_t sli_page_numbers(int64_t dim) { return 2 * SL_PAGE * dim; }

@@ -58,6 +58,12 @@ static int find_runs(const sl_batch *batch, sli_run *runs) {
   return n;
 }
 
+/* Heads that look at the same keys go together, if that leaves something to do for all threads. */
+static int parts_for(const sli_served_attention *a, int runs, int threads) {
+  int chunks = SLI_MAX(runs, 1) * (int)a->kv_heads;
+  return SLI_MIN((threads + chunks - 1) / chunks, (int)(a->heads / a->kv_heads));
+}
+
 static void attend(const sl_call *call, sli_served_attention *a) {
   const sl_attrs *attrs = call->attrs;
   a->batch = sli_batch_of(call);
@@ -73,7 +79,8 @@ static void attend(const sl_call *call, sli_served_attention *a) {
   a->runs = call->scratch;
   int runs = find_runs(a->batch, call->scratch);
   sl_team_for(call->team, a->batch->rows, sli_cpu()->served_keys, a);
-  sl_team_for(call->team, runs * (int)a->heads, sli_cpu()->served_attention, a);
+  a->parts = parts_for(a, runs, sl_team_size(call->team));
+  sl_team_for(call->team, runs * (int)a->kv_heads * a->parts, sli_cpu()->served_attention, a);
 }
 
 static void served_cpu(const sl_call *call) {

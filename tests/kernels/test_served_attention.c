@@ -92,7 +92,7 @@ static void copy_rows(float *tick, float (*of)[LONGEST * MOST_WIDTH], int64_t wi
   }
 }
 
-static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, float (*out)[LONGEST * MOST_WIDTH]) {
+static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, int parts_of_heads, float (*out)[LONGEST * MOST_WIDTH]) {
   static float tick[4][MOST_ROWS * MOST_WIDTH];
   sli_run runs[MOST_ROWS];
   int64_t width = s->heads * s->dim, kv_width = s->kv_heads * s->dim;
@@ -102,10 +102,10 @@ static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, f
   copy_rows(tick[2], v, kv_width, from, rows, false);
   sli_served_attention a = {.batch = b, .heads = s->heads, .kv_heads = s->kv_heads, .dim = s->dim, .behind = s->behind,
                             .scale = 1 / sqrtf((float)s->dim), .q = tick[0], .k = tick[1], .v = tick[2], .q_row = width,
-                            .kv_row = kv_width, .o_row = width, .out = tick[3], .pages = pages, .bf16 = s->bf16, .runs = runs};
+                            .kv_row = kv_width, .o_row = width, .out = tick[3], .pages = pages, .bf16 = s->bf16, .runs = runs, .parts = parts_of_heads};
   int n = find_runs(b, runs);
   for (int i = 0; i < b->rows; i++) sli_cpu()->served_keys(&a, i);
-  for (int i = 0; i < n * (int)s->heads; i++) sli_cpu()->served_attention(&a, i);
+  for (int i = 0; i < n * (int)s->kv_heads * parts_of_heads; i++) sli_cpu()->served_attention(&a, i);
   copy_rows(tick[3], out, width, from, rows, true);
   free(b);
 }
@@ -137,7 +137,7 @@ static void in_parts(const shape *s, dice *d) {
       rows[i] = roll(d, 2) ? 1 : roll(d, 40);
       if (rows[i] > s->length[i] - from[i]) rows[i] = s->length[i] - from[i];
     }
-    run_tick(s, from, rows, parts);
+    run_tick(s, from, rows, 1 + roll(d, (uint32_t)(s->heads / s->kv_heads)), parts);
     for (int i = 0; i < SEQUENCES; i++) from[i] += rows[i];
   }
 }
@@ -147,7 +147,7 @@ static void check(uint64_t seed) {
   shape s = draw(&d);
   const int64_t begin[SEQUENCES] = {0};
   memset(pages, 0xff, sizeof pages); /* no numbers */
-  run_tick(&s, begin, s.length, whole);
+  run_tick(&s, begin, s.length, 1, whole);
   for (int i = 0; i < SEQUENCES; i++)
     for (int64_t at = 0; at < s.length[i]; at += 1 + roll(&d, 9)) check_row(&s, i, at, roll(&d, (uint32_t)s.heads));
   in_parts(&s, &d);

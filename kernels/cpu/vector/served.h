@@ -72,98 +72,205 @@ static void served_keys_chunk(void *arg, int i) {
   }
 }
 
-enum { PAGE_VECTORS = SL_PAGE / LANES };
+enum { PAGE_VECTORS = SL_PAGE / LANES, VALUE_VECTORS = 4 };
+
+/* Queries that look at a page at once, so that what it has is read once for all: as many as registers hold sums for. */
+#if defined(__AVX512F__)
+enum { QUERIES = 4 };
+#else
+enum { QUERIES = 1 };
+#endif
 
 /* One query on its way through the pages. */
 typedef struct served_query {
-  _Alignas(64) float acc[SLI_MAX_HEAD_DIM];
-  float top;
+  _Alignas(64) float q[SLI_MAX_HEAD_DIM], acc[SLI_MAX_HEAD_DIM], p[SL_PAGE];
+  int64_t position, first, end; /* of the page's keys it sees those from `first` to before `end` */
+  float top, fade;
   vec total;
 } served_query;
 
-/* Scores of a page's keys, of which the query sees those from `first` to before `end`. */
-INLINE void page_scores(bool bf16, const sli_served_attention *a, const float *q, int64_t keys, int64_t first,
-                        int64_t end, vec *s) {
-  for (int v = 0; v < PAGE_VECTORS; v++) s[v] = (vec){0};
+/* Where a page's keys of one head begin, the position of the first one, and how many there are. */
+typedef struct served_page {
+  int64_t at, position, keys;
+} served_page;
+
+INLINE void fetch_line(bool bf16, const sli_served_attention *a, int64_t at, int64_t n) {
+  const char *pages = a->pages;
+  const int64_t size = bf16 ? 2 : 4, line = 64;
+  for (int64_t b = 0; b < n * size; b += line) __builtin_prefetch(pages + at * size + b, 0, 2);
+}
+
+/* Dim d of a page's keys, and value d: while dims of the page before are gone through. */
+INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page, int64_t d) {
+  fetch_line(bf16, a, page->at + d * SL_PAGE, page->keys);
+  if (d < page->keys) fetch_line(bf16, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
+}
+
+/* n queries by a page's keys, s[PAGE_VECTORS][n]; fetches `next`, if there is one. */
+INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const served_query *x, const served_page *page,
+                        const served_page *next, vec *s) {
+#pragma GCC unroll 16
+  for (int i = 0; i < n * PAGE_VECTORS; i++) s[i] = (vec){0};
   for (int64_t d = 0; d < a->dim; d++) {
-    float x = q[d] * a->scale;
-    for (int v = 0; v < PAGE_VECTORS; v++) s[v] += x * page_load(bf16, a->pages, keys + d * SL_PAGE + v * LANES, LANES);
-  }
-  for (int v = 0; v < PAGE_VECTORS; v++) {
-    ivec key = lanes() + v * LANES;
-    s[v] = pick((key >= (int32_t)first) & (key < (int32_t)end), s[v], set(-INFINITY));
-  }
-}
-
-/* acc = acc * fade + the values from `first` to before `end` by their p. */
-INLINE void add_values(bool bf16, const sli_served_attention *a, float *acc, int64_t values, const float *p,
-                       int64_t first, int64_t end, float fade) {
-  int64_t dim = a->dim;
-  for (int64_t d = 0; d < dim; d += 4 * LANES) {
-    vec x[4];
-    for (int v = 0; v < 4; v++) x[v] = loadu(acc + d + v * LANES) * fade;
-    for (int64_t j = first; j < end; j++)
-      for (int v = 0; v < 4; v++)
-        if (d + v * LANES < dim)
-          x[v] += p[j] * page_load(bf16, a->pages, values + j * dim + d + v * LANES, dim - d - v * LANES);
-    for (int v = 0; v < 4; v++) storeu(acc + d + v * LANES, x[v]);
-  }
-}
-
-INLINE void see_page(bool bf16, const sli_served_attention *a, served_query *x, const float *q, int64_t page,
-                     int64_t first, int64_t end) {
-  vec s[PAGE_VECTORS];
-  _Alignas(64) float p[SL_PAGE];
-  page_scores(bf16, a, q, page, first, end, s);
-  vec m = set(x->top);
-  for (int v = 0; v < PAGE_VECTORS; v++) m = vmax(s[v], m);
-  float top = largest(m);
-  vec fade = vexp(set(x->top - top));
-  x->total = x->total * fade;
-  for (int v = 0; v < PAGE_VECTORS; v++) {
-    s[v] = vexp(s[v] - top);
-    x->total += s[v];
-    storeu(p + v * LANES, s[v]);
-  }
-  x->top = top;
-  add_values(bf16, a, x->acc, page + SL_PAGE * a->dim, p, first, end, fade[0]);
-}
-
-/* One head of queries that have these pages' keys. */
-INLINE void see_run(bool bf16, const sli_served_attention *a, sli_run run, int64_t head, served_query *x) {
-  const int32_t *positions = sl_batch_position(a->batch) + run.row;
-  const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[run.row]);
-  int64_t kv = head / (a->heads / a->kv_heads), last = positions[run.rows - 1];
-  int64_t begin = positions[0] > a->behind ? (positions[0] - a->behind) / SL_PAGE * SL_PAGE : 0;
-  for (int64_t at = begin; at <= last; at += SL_PAGE) {
-    int64_t page = page_of(a, table, at, kv);
-    for (int r = 0; r < run.rows; r++) {
-      int64_t first = positions[r] - a->behind - at, end = positions[r] + 1 - at;
-      first = first > 0 ? first : 0;
-      end = end < SL_PAGE ? end : SL_PAGE;
-      if (first >= end) continue;
-      see_page(bf16, a, &x[r], a->q + (run.row + r) * a->q_row + head * a->dim, page, first, end);
+    vec k = {0};
+    if (next) fetch_dim(bf16, a, next, d);
+#pragma GCC unroll 16
+    for (int i = 0; i < n * PAGE_VECTORS; i++) {
+      if (i % n == 0) k = page_load(bf16, a->pages, page->at + d * SL_PAGE + i / n * LANES, LANES);
+      s[i] += x[i % n].q[d] * k;
     }
   }
 }
 
-/* A run of rows, and a head. */
+/* What the scores of a query, every n-th vector, come to beside those of the pages before. */
+INLINE void weigh(served_query *x, int n, vec *s) {
+  vec m = set(x->top);
+#pragma GCC unroll 16
+  for (int v = 0; v < PAGE_VECTORS; v++) {
+    ivec key = lanes() + v * LANES;
+    s[v * n] = pick((key >= (int32_t)x->first) & (key < (int32_t)x->end), s[v * n], set(-INFINITY));
+    m = vmax(s[v * n], m);
+  }
+#pragma GCC unroll 4
+  for (int half = LANES / 2; half; half /= 2) m = vmax(m, __builtin_shuffle(m, lanes() ^ half));
+  float top = m[0];
+  vec fade = vexp(set(x->top - top));
+  x->total = x->total * fade;
+#pragma GCC unroll 16
+  for (int v = 0; v < PAGE_VECTORS; v++) {
+    s[v * n] = vexp(s[v * n] - top);
+    x->total += s[v * n];
+    storeu(x->p + v * LANES, s[v * n]);
+  }
+  x->top = top;
+  x->fade = fade[0];
+}
+
+/* acc * fade + the values from `first` to before `end` by their p, for VALUE_VECTORS from dim d on. */
+INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values, int64_t d,
+                     bool whole, int64_t first, int64_t end) {
+  vec y[QUERIES * VALUE_VECTORS];
+  int64_t left = whole ? VALUE_VECTORS * LANES : a->dim - d;
+#pragma GCC unroll 16
+  for (int i = 0; i < n * VALUE_VECTORS; i++) y[i] = loadu(x[i % n].acc + d + i / n * LANES) * x[i % n].fade;
+  for (int64_t j = first; j < end; j++) {
+    vec v = {0};
+#pragma GCC unroll 16
+    for (int i = 0; i < n * VALUE_VECTORS; i++)
+      if (i / n * LANES < left) {
+        if (i % n == 0) v = page_load(bf16, a->pages, values + j * a->dim + d + i / n * LANES, left - i / n * LANES);
+        y[i] += x[i % n].p[j] * v;
+      }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < n * VALUE_VECTORS; i++) storeu(x[i % n].acc + d + i / n * LANES, y[i]);
+}
+
+INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values, int64_t first,
+                       int64_t end) {
+  const int64_t step = VALUE_VECTORS * LANES;
+  if (first >= end) return;
+  for (int64_t d = 0; d < a->dim; d += step)
+    if (a->dim - d >= step) add_dims(bf16, a, n, x, values, d, true, first, end);
+    else add_dims(bf16, a, n, x, values, d, false, first, end);
+  for (int i = 0; i < n; i++) x[i].fade = 1;
+}
+
+/* Values that all of n queries see are added at once; each adds those before and behind by itself. */
+INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values) {
+  int64_t first = 0, end = SL_PAGE;
+  for (int i = 0; i < n; i++) {
+    first = x[i].first > first ? x[i].first : first;
+    end = x[i].end < end ? x[i].end : end;
+  }
+  if (end < first) end = first;
+  for (int i = 0; i < n && n > 1; i++) add_values(bf16, a, 1, &x[i], values, x[i].first, first < x[i].end ? first : x[i].end);
+  add_values(bf16, a, n, x, values, first, end);
+  for (int i = 0; i < n && n > 1; i++) add_values(bf16, a, 1, &x[i], values, end > x[i].first ? end : x[i].first, x[i].end);
+}
+
+INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_query *x, const served_page *page,
+                     const served_page *next) {
+  vec s[QUERIES * PAGE_VECTORS];
+  for (int i = 0; i < n; i++) {
+    int64_t first = x[i].position - a->behind - page->position, end = x[i].position + 1 - page->position;
+    x[i].first = first > 0 ? first : 0;
+    x[i].end = end < page->keys ? end : page->keys;
+  }
+  page_scores(bf16, a, n, x, page, next, s);
+  for (int i = 0; i < n; i++) weigh(&x[i], n, s + i);
+  see_values(bf16, a, n, x, page->at + SL_PAGE * a->dim);
+}
+
+/* All of n queries, QUERIES at a time. */
+INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served_query *x, const served_page *page,
+                         const served_page *next) {
+  for (; n >= QUERIES; n -= QUERIES, x += QUERIES, next = NULL) see_page(bf16, a, QUERIES, x, page, next);
+#if defined(__AVX512F__)
+  if (n == 3) see_page(bf16, a, 3, x, page, next);
+  if (n == 2) see_page(bf16, a, 2, x, page, next);
+  if (n == 1) see_page(bf16, a, 1, x, page, next);
+#endif
+}
+
+/* The page of a sequence's position; its keys are those up to `last`. */
+static served_page find_page(const sli_served_attention *a, const int32_t *table, int64_t kv, int64_t position, int64_t last) {
+  int64_t keys = last + 1 - position;
+  return (served_page){page_of(a, table, position, kv), position, keys < SL_PAGE ? keys : SL_PAGE};
+}
+
+INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *table, int64_t kv, int n, served_query *x) {
+  int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0, last = x[n - 1].position;
+  served_page page = find_page(a, table, kv, begin, last), next;
+  for (bool more = true; more; page = next) {
+    more = page.position + SL_PAGE <= last;
+    if (more) next = find_page(a, table, kv, page.position + SL_PAGE, last);
+    see_page_all(bf16, a, n, x, &page, more ? &next : NULL);
+  }
+}
+
+static void see_pages_f32(const sli_served_attention *a, const int32_t *table, int64_t kv, int n, served_query *x) {
+  see_pages(false, a, table, kv, n, x);
+}
+
+static void see_pages_bf16(const sli_served_attention *a, const int32_t *table, int64_t kv, int n, served_query *x) {
+  see_pages(true, a, table, kv, n, x);
+}
+
+static void begin_query(const sli_served_attention *a, int64_t row, int64_t head, served_query *x) {
+  const float *q = a->q + row * a->q_row + head * a->dim;
+  for (int64_t d = 0; d < a->dim; d++) x->q[d] = q[d] * a->scale;
+  memset(x->acc, 0, sizeof x->acc);
+  x->position = sl_batch_position(a->batch)[row];
+  x->top = -FLT_MAX;
+  x->total = (vec){0};
+}
+
+static void end_query(const sli_served_attention *a, int64_t row, int64_t head, const served_query *x) {
+  float *o = a->out + row * a->o_row + head * a->dim, by = 1 / sum(x->total);
+  for (int64_t d = 0; d < a->dim; d += LANES) store(o + d, loadu(x->acc + d) * by, a->dim - d);
+}
+
+/* Some heads of a run that have the same keys. */
+static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int64_t head, int heads) {
+  enum { MOST = 32 };
+  served_query x[MOST];
+  const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[run.row]);
+  int most = MOST / run.rows, n;
+  for (; heads; heads -= n, head += n) {
+    n = heads < most ? heads : most;
+    for (int i = 0; i < run.rows * n; i++) begin_query(a, run.row + i / n, head + i % n, &x[i]);
+    (a->bf16 ? see_pages_bf16 : see_pages_f32)(a, table, kv, run.rows * n, x);
+    for (int i = 0; i < run.rows * n; i++) end_query(a, run.row + i / n, head + i % n, &x[i]);
+  }
+}
+
+/* A run, a head of keys, and a part of the heads that look at it. */
 static void served_attention_chunk(void *arg, int i) {
   const sli_served_attention *a = arg;
-  sli_run run = a->runs[i / a->heads];
-  int64_t head = i % a->heads;
-  served_query x[SLI_SERVED_RUN];
-  for (int r = 0; r < run.rows; r++) {
-    memset(x[r].acc, 0, sizeof x[r].acc);
-    x[r].top = -FLT_MAX;
-    x[r].total = (vec){0};
-  }
-  if (a->bf16) see_run(true, a, run, head, x);
-  else see_run(false, a, run, head, x);
-  for (int r = 0; r < run.rows; r++) {
-    float *o = a->out + (run.row + r) * a->o_row + head * a->dim, by = 1 / sum(x[r].total);
-    for (int64_t d = 0; d < a->dim; d += LANES) store(o + d, loadu(x[r].acc + d) * by, a->dim - d);
-  }
+  int64_t part = i % a->parts, kv = i / a->parts % a->kv_heads, group = a->heads / a->kv_heads;
+  int64_t first = group * part / a->parts, end = group * (part + 1) / a->parts;
+  see_run(a, a->runs[i / a->parts / a->kv_heads], kv, kv * group + first, (int)(end - first));
 }
 
 #undef INLINE
