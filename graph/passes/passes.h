@@ -68,8 +68,9 @@ sl_status sli_pass_serve_rows(sl_graph *g);
 
 /* Pass 3, where products are to be in bf16: has each product with a weight that is
  * a parameter read it packed, and packs it once a step on the block that uses
- * it; weight gradients round their operands as they go. */
-void sli_pass_products(sl_graph *g);
+ * it; weight gradients round their operands as they go, and so do products with weights that
+ * a step reads once, where devices can (`as_they_go`). */
+void sli_pass_products(sl_graph *g, bool as_they_go);
 
 /* Pass 4, for devices that compute on bf16 tensors where products are to be in bf16: those
  * that flow through the model become bf16. Comes when all nodes are there. Alone, the first

@@ -5,7 +5,10 @@
  * and packs it, for both, and its results are registers whose slots cover a
  * step. A weight used in several places (a tied embedding) is packed where it is
  * used, for it may be on another device there. The weight itself stays an
- * argument, for its type. */
+ * argument, for its type.
+ *
+ * Where it would be read once, in a step of one tick, the product that reads it packs it
+ * as it goes (attrs.bf16): that takes no longer, and nothing is kept for a step. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -21,6 +24,7 @@ typedef struct pass {
   sl_graph *g;
   packing **packings; /* [ntensors] by weight */
   int npacks;
+  int *reads[2];      /* [ntensors] linear maps and input gradients that read a weight in a step */
 } pass;
 
 static sli_node *find_pack(const pass *p, const sli_node *reader, const sl_attrs *attrs) {
@@ -82,15 +86,38 @@ static bool stays(const sl_tensor *weight) {
   return weight->param || (weight->producer->per_step && weight->producer->phase == SLI_PHASE_PACK);
 }
 
-void sli_pass_products(sl_graph *g) {
+/* Who reads weights packed: which of a pack's results, as which argument. */
+static const struct reader {
+  const sl_op *op;
+  int which, at;
+} readers[] = {{&sl_op_linear, 0, 3}, {&sl_op_linear_b, 1, 2}};
+
+static const struct reader *reader_of(const sli_node *n) {
+  for (size_t i = 0; i < SLI_COUNT(readers); i++)
+    if (n->op == readers[i].op && stays(n->in[1])) return &readers[i];
+  return NULL;
+}
+
+/* Ticks of a step, for what is read in each; of evaluations there are any number. */
+static int ticks_of(const sl_graph *g) {
+  return sli_evaluates(g) ? INT32_MAX : g->options.microbatches * g->options.pieces;
+}
+
+void sli_pass_products(sl_graph *g, bool as_they_go) {
   int before = g->nnodes;
   size_t ntensors = (size_t)g->ntensors;
   pass p = {.g = g, .packings = sli_arena_alloc(&g->arena, ntensors * sizeof(packing *))};
+  for (int w = 0; w < 2; w++) p.reads[w] = sli_arena_alloc(&g->arena, ntensors * sizeof *p.reads[w]);
+  for (int i = 0; i < before; i++) {
+    const struct reader *r = reader_of(g->nodes[i]);
+    if (r) p.reads[r->which][g->nodes[i]->in[1]->id]++;
+  }
   for (int i = 0; i < before; i++) {
     sli_node *n = g->nodes[i];
-    if (n->op->rounds) n->attrs.bf16 = true;
-    if (n->op == &sl_op_linear && stays(n->in[1])) read_packed(&p, n, 0, 3);
-    if (n->op == &sl_op_linear_b && stays(n->in[1])) read_packed(&p, n, 1, 2);
+    const struct reader *r = reader_of(n);
+    bool once = r && as_they_go && ticks_of(g) == 1 && p.reads[r->which][n->in[1]->id] == 1;
+    if (n->op->rounds || once) n->attrs.bf16 = true;
+    if (r && !once) read_packed(&p, n, r->which, r->at);
   }
   move_forward(g, before);
 #ifndef NDEBUG

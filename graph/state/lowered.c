@@ -337,7 +337,7 @@ static sl_status run_passes(sl_lowered *to, sli_inputs *in) {
   sl_status status = g->options.serve   ? sli_lower_serve(in)
                      : g->options.infer ? sli_pass_outputs(g) : prepare_training(g, in);
   if (status) return status;
-  if (in->bf16) sli_pass_products(g);
+  if (in->bf16) sli_pass_products(g, !in->narrow);
   if (sli_evaluates(g)) {
     to->evaluated = sli_arena_alloc(&to->arena, (size_t)sli_graph_means(g) * sizeof *to->evaluated);
     status = sli_pass_evaluate(g, to->evaluated);

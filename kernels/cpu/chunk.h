@@ -227,18 +227,22 @@ typedef struct sli_turning {
   uint16_t *to;
 } sli_turning;
 
-/* Chunks are flat: memory is read along rows, faster than any cache gives squares of it. */
-enum { SLI_TURN_ROWS = 64, SLI_TURN_COLUMNS = 1024 };
+/* Chunks are flat: memory is read along its rows, faster than any cache gives squares of it. */
+enum { SLI_TURN_SHORT = 64, SLI_TURN_LONG = 1024 };
 
 static inline int64_t sli_turned_row(int64_t k) {
   return (k + 31) / 32 * 32;
 }
-/* The columns of a chunk: whole blocks. */
+/* The rows of a chunk, and its columns: whole blocks. */
+static inline int64_t sli_turn_rows(const sli_turning *t) {
+  return t->turned ? SLI_TURN_LONG : SLI_TURN_SHORT;
+}
 static inline int64_t sli_turn_columns(const sli_turning *t) {
-  return SLI_TURN_COLUMNS / t->block * t->block;
+  int64_t columns = t->turned ? SLI_TURN_SHORT : SLI_TURN_LONG;
+  return columns > t->block ? columns / t->block * t->block : t->block;
 }
 static inline int sli_turn_chunks(const sli_turning *t) {
-  return sli_chunk_count(t->k, SLI_TURN_ROWS) * sli_chunk_count(t->n, sli_turn_columns(t));
+  return sli_chunk_count(t->k, sli_turn_rows(t)) * sli_chunk_count(t->n, sli_turn_columns(t));
 }
 
 /* ---- rotary ------------------------------------------------------------------ */

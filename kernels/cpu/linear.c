@@ -133,17 +133,43 @@ static void linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 SLI_COST(bias_w_cost, 0, 1, 1)
 SLI_COST(pack_cost, 0, 2, 1)
 
-/* ---- y = x w^T + bias -------------------------------------------------------- */
+/* ---- a product, and what it may have to do first ------------------------------- */
 
-static sl_status prepare(const sli_product_shape *shape, void **state) {
-  sli_product *product = NULL;
-  SLI_TRY(sli_product_create(shape, &product));
-  *state = product;
-  return SL_OK;
-}
+typedef struct rounding {
+  sli_product *product;
+  sli_pack *pack; /* of the right operand, by each call; NULL: it lies as the product reads it */
+} rounding;
 
 static void release(void *state) {
-  sli_product_destroy(state);
+  rounding *r = state;
+  if (!r) return;
+  sli_product_destroy(r->product);
+  sli_pack_destroy(r->pack);
+  free(r);
+}
+
+static size_t packed_bytes(const sli_product_shape *shape) {
+  sl_type packed = packed_type(shape->k, shape->n);
+  return sl_type_bytes(&packed);
+}
+
+static sl_status prepare(const sli_product_shape *shape, bool packs, void **state) {
+  rounding *r = sli_calloc(1, sizeof *r);
+  sli_product_shape plain = *shape;
+  plain.bias = false;
+  sl_status status = sli_product_create(shape, &r->product);
+  if (!status && packs) status = sli_pack_create(&plain, packed_bytes(shape), &r->pack);
+  if (status) release(r);
+  else *state = r;
+  return status;
+}
+
+/* Where the product finds its right operand, which is packed into `room` if it has to be. */
+static const void *operand(const sl_call *call, const void *b, void *room) {
+  const rounding *r = call->state;
+  if (!r->pack) return b;
+  sli_pack_run(r->pack, call->team, b, room);
+  return room;
 }
 
 /* Layers are alike, and so are their products: calls of a device on the same types share what
@@ -162,13 +188,38 @@ static sli_product_shape linear_shape(int64_t rows, int64_t k, int64_t n, bool t
   return (sli_product_shape){.m = rows, .n = n, .k = k, .b_transposed = !transposed};
 }
 
+/* The weight comes packed as input `at`, or each call packs it (attrs.bf16), or it is f32. */
+static bool packs_itself(const sl_call *call, int at) { return call->attrs->bf16 && !has(call->nin, call->in_type, at); }
+
+static bool is_bf16(const sl_call *call, int at) { return call->attrs->bf16 || has(call->nin, call->in_type, at); }
+
+static size_t weight_scratch(const sl_call *call, int at) {
+  sli_product_shape shape = {.k = sl_type_last(&call->in_type[0]), .n = sl_type_last(&call->out_type[0])};
+  return packs_itself(call, at) ? packed_bytes(&shape) : 0;
+}
+
+/* What lies at `at`, or else the weight. */
+static const void *weight(const sl_call *call, int at) {
+  bool packed = has(call->nin, call->in_type, at);
+  return operand(call, call->in[packed ? at : 1], call->scratch);
+}
+
+enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
+
+/* ---- y = x w^T + bias -------------------------------------------------------- */
+
 static sl_status linear_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
   sli_product_shape shape = linear_shape(sl_type_rows(x), sl_type_last(x), sl_type_last(y),
                                          call->attrs->transposed);
   shape.bias = has(call->nin, call->in_type, 2);
-  shape.bf16 = has(call->nin, call->in_type, 3);
-  return prepare(&shape, state);
+  shape.bf16 = is_bf16(call, LINEAR_PACKED);
+  return prepare(&shape, packs_itself(call, LINEAR_PACKED), state);
+}
+
+static size_t linear_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return weight_scratch(call, LINEAR_PACKED);
 }
 
 /* Rows of features that are valid of input i: its first dim that is not 1 counts them. */
@@ -179,9 +230,9 @@ static int64_t valid_rows(const sl_call *call, int i) {
 }
 
 static void linear_cpu(const sl_call *call) {
-  bool packed = has(call->nin, call->in_type, 3);
-  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
-                       call->in[packed ? 3 : 1], call->nin > 2 ? call->in[2] : NULL, call->out[0]);
+  const rounding *r = call->state;
+  sli_product_run_rows(r->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_PACKED),
+                       call->nin > 2 ? call->in[2] : NULL, call->out[0]);
 }
 
 /* ---- dx = dy w ----------------------------------------------------------------- */
@@ -190,14 +241,19 @@ static sl_status linear_b_prepare(const sl_call *call, void **state) {
   const sl_type *dy = &call->in_type[0], *dx = &call->out_type[0];
   sli_product_shape shape = linear_shape(sl_type_rows(dy), sl_type_last(dy), sl_type_last(dx),
                                          !call->attrs->transposed);
-  shape.bf16 = has(call->nin, call->in_type, 2);
-  return prepare(&shape, state);
+  shape.bf16 = is_bf16(call, LINEAR_B_PACKED);
+  return prepare(&shape, packs_itself(call, LINEAR_B_PACKED), state);
+}
+
+static size_t linear_b_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return weight_scratch(call, LINEAR_B_PACKED);
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  bool packed = has(call->nin, call->in_type, 2);
-  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
-                       call->in[packed ? 2 : 1], NULL, call->out[0]);
+  const rounding *r = call->state;
+  sli_product_run_rows(r->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_B_PACKED), NULL,
+                       call->out[0]);
 }
 
 /* ---- packed for either --------------------------------------------------------- */
@@ -237,38 +293,15 @@ static void pack_cpu(const sl_call *call) {
 
 /* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */
 
-typedef struct weight_product {
-  sli_product *product;
-  sli_pack *pack; /* of the right operand; NULL: f32 */
-} weight_product;
-
 static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
   return (sli_product_shape){.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
                              .a_transposed = true, .add = true, .bf16 = call->attrs->bf16};
 }
 
-static void weight_release(void *state) {
-  weight_product *w = state;
-  if (!w) return;
-  sli_product_destroy(w->product);
-  sli_pack_destroy(w->pack);
-  free(w);
-}
-
-static size_t packed_bytes(const sli_product_shape *shape) {
-  sl_type packed = packed_type(shape->k, shape->n);
-  return sl_type_bytes(&packed);
-}
-
 static sl_status linear_w_prepare(const sl_call *call, void **state) {
   sli_product_shape shape = weight_shape(call);
-  weight_product *w = sli_calloc(1, sizeof *w);
-  sl_status status = sli_product_create(&shape, &w->product);
-  if (!status && shape.bf16) status = sli_pack_create(&shape, packed_bytes(&shape), &w->pack);
-  if (status) weight_release(w);
-  else *state = w;
-  return status;
+  return prepare(&shape, shape.bf16, state);
 }
 
 /* Both operands in bf16. */
@@ -301,18 +334,17 @@ static bool sums_few(const sl_call *call) {
 }
 
 static void linear_w_cpu(const sl_call *call) {
-  const weight_product *w = call->state;
+  const rounding *r = call->state;
   sli_product_shape shape = weight_shape(call);
   int left = call->attrs->transposed ? 0 : 1;
-  const void *a = call->in[left], *b = call->in[1 - left];
+  const void *a = call->in[left];
   if (sums_few(call)) return;
-  if (w->pack) {
-    void *turned = call->scratch, *packed = (char *)turned + sli_turned_bytes(shape.m, shape.k);
-    sli_turn_run(&shape, call->team, a, turned);
-    sli_pack_run(w->pack, call->team, b, packed);
-    a = turned, b = packed;
+  if (shape.bf16) {
+    sli_turn_run(&shape, call->team, a, call->scratch);
+    a = call->scratch;
   }
-  sli_product_run(w->product, call->team, sli_accumulates(call, 0), a, b, NULL, call->out[0]);
+  const void *b = operand(call, call->in[1 - left], (char *)call->scratch + sli_turned_bytes(shape.m, shape.k));
+  sli_product_run(r->product, call->team, sli_accumulates(call, 0), a, b, NULL, call->out[0]);
 }
 
 /* ---- db = sum of dy's rows ----------------------------------------------------- */
@@ -326,6 +358,7 @@ const sl_op sl_op_linear = {
     .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS, .whole = 14,
     .infer = linear_infer, .cost = linear_cost,
+    .scratch = linear_scratch,
     .prepare = linear_prepare, .release = release, .keeps = keeps_product,
     .cpu = linear_cpu, .looks = 1, .follows = 1,
     .signatures = linear_signatures,
@@ -342,6 +375,7 @@ const sl_op sl_op_linear_b = {
     .narrow_in = 1, .narrow_out = 1, .mixed = true,
     .pieces = SL_PIECES_ROWS, .whole = 6,
     .infer = linear_b_infer, .cost = linear_cost, .signatures = linear_b_signatures,
+    .scratch = linear_b_scratch,
     .prepare = linear_b_prepare, .release = release, .keeps = keeps_product,
     .cpu = linear_b_cpu, .looks = 1, .follows = 1,
 };
@@ -352,7 +386,7 @@ const sl_op sl_op_linear_w = {
     .pieces = SL_PIECES_ROWS,
     .rounds = true, .infer = linear_w_infer, .cost = linear_w_cost,
     .scratch = linear_w_scratch,
-    .prepare = linear_w_prepare, .release = weight_release, .keeps = keeps_product,
+    .prepare = linear_w_prepare, .release = release, .keeps = keeps_product,
     .cpu = linear_w_cpu, .looks = 3,
     .accumulates = 1,
 };

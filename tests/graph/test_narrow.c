@@ -76,7 +76,7 @@ static void shipped_models_are_narrow(const char *model, int pieces) {
                    "4", NULL};
   sl_graph *g = shipped_graph(model, words, 2, pieces);
   size_t before = flowing(g);
-  sli_pass_products(g);
+  sli_pass_products(g, false);
   sli_pass_narrow(g);
   check_calls(g);
   check_weights(g);
@@ -90,7 +90,7 @@ static void shipped_models_are_narrow(const char *model, int pieces) {
 static void statistics_stay(void) {
   char *words[] = {"--layers", "1", "--width", "64", "--heads", "4", NULL};
   sl_graph *g = shipped_graph("gpt", words, 1, 1);
-  sli_pass_products(g);
+  sli_pass_products(g, false);
   sli_pass_narrow(g);
   is(g, "h.0/layernorm.1", 0, SL_BF16);
   is(g, "h.0/layernorm.1", 1, SL_F32);
@@ -101,6 +101,31 @@ static void statistics_stay(void) {
   is(g, "h.0/linear.1:linear_w", 0, SL_F32);
   is(g, "head/cross_entropy.1", 1, SL_F32);
   sl_graph_destroy(g);
+}
+
+/* ---- who packs weights ---------------------------------------------------------------- */
+
+/* Pack nodes of a GPT of one layer with four linear maps and a classifier, each of which gives an input gradient. */
+static int packs(int microbatches, bool as_they_go, int *by_products) {
+  char *words[] = {"--layers", "1", "--width", "64", "--heads", "4", NULL};
+  sl_graph *g = shipped_graph("gpt", words, microbatches, 1);
+  int n = 0;
+  sli_pass_products(g, as_they_go);
+  *by_products = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sl_op *op = g->nodes[i]->op;
+    n += op == &sl_op_pack;
+    *by_products += (op == &sl_op_linear || op == &sl_op_linear_b) && g->nodes[i]->attrs.bf16;
+  }
+  sl_graph_destroy(g);
+  return n;
+}
+
+static void what_a_step_reads_once_is_packed_by_its_product(void) {
+  int by_products;
+  CHECK(packs(1, true, &by_products) == 0 && by_products == 10, "%d products pack", by_products);
+  CHECK(packs(2, true, &by_products) == 5 && !by_products, "each weight is packed once a step, %d products pack", by_products);
+  CHECK(packs(1, false, &by_products) == 5 && !by_products, "devices that cannot: %d products pack", by_products);
 }
 
 /* ---- rows that know of f32 only ------------------------------------------------------- */
@@ -210,6 +235,7 @@ int main(void) {
     shipped_models_are_narrow("llama", pieces);
   }
   statistics_stay();
+  what_a_step_reads_once_is_packed_by_its_product();
   a_row_keeps_what_it_touches();
   plans_hold_and_move_half();
   return 0;

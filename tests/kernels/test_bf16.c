@@ -132,6 +132,7 @@ static const shape shapes[] = {
 typedef struct layer {
   const shape *s;
   kernel pack, forward, backward, weight;
+  kernel packing_forward, packing_backward; /* that pack the weight themselves */
 } layer;
 
 static void copy_input(kernel *to, int i, const kernel *from, int j) {
@@ -151,6 +152,8 @@ static layer layer_create(const shape *s) {
                             (sl_type[]){x, w, bias, l.pack.out_type[0]}, 1);
   l.backward = kernel_create(&sl_op_linear_b, attrs, 3, (sl_type[]){dy, w, l.pack.out_type[1]}, 1);
   l.weight = kernel_create(&sl_op_linear_w, attrs, 2, (sl_type[]){x, dy}, 1);
+  l.packing_forward = kernel_create(&sl_op_linear, attrs, 3, (sl_type[]){x, w, bias}, 1);
+  l.packing_backward = kernel_create(&sl_op_linear_b, attrs, 2, (sl_type[]){dy, w}, 1);
   array_random(l.forward.in[0], &x, 0);
   array_random(l.backward.in[0], &dy, 0);
   if (s->bias) array_random(l.forward.in[2], &bias, 0);
@@ -158,6 +161,11 @@ static layer layer_create(const shape *s) {
   memcpy(l.backward.in[2], l.pack.out[1], sl_type_bytes(&l.pack.out_type[1]));
   copy_input(&l.weight, 0, &l.forward, 0);
   copy_input(&l.weight, 1, &l.backward, 0);
+  copy_input(&l.packing_forward, 0, &l.forward, 0);
+  copy_input(&l.packing_forward, 1, &l.pack, 0);
+  if (s->bias) copy_input(&l.packing_forward, 2, &l.forward, 2);
+  copy_input(&l.packing_backward, 0, &l.backward, 0);
+  copy_input(&l.packing_backward, 1, &l.pack, 0);
   return l;
 }
 
@@ -166,6 +174,8 @@ static void layer_destroy(layer *l) {
   kernel_destroy(&l->forward);
   kernel_destroy(&l->backward);
   kernel_destroy(&l->weight);
+  kernel_destroy(&l->packing_forward);
+  kernel_destroy(&l->packing_backward);
 }
 
 /* A matrix as the reference reads it: element (i, j) at data[i * row + j * column]. */
@@ -228,11 +238,20 @@ static void check_team(kernel *k, struct sl_team *team) {
   free(alone);
 }
 
+/* Whoever packs the weight: the same bits. */
+static void check_packing(const kernel *packed, kernel *packing) {
+  kernel_run(packing, NULL);
+  CHECK(!memcmp(packed->out[0], packing->out[0], sl_type_bytes(&packing->out_type[0])),
+        "%s packs its weight otherwise than pack does", packing->op->name);
+}
+
 static void products_round_their_operands(struct sl_team *team) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     layer l = layer_create(&shapes[i]);
     kernel *runs[] = {&l.forward, &l.backward, &l.weight};
     for (int r = 0; r < 3; r++) kernel_run(runs[r], NULL);
+    check_packing(&l.forward, &l.packing_forward);
+    check_packing(&l.backward, &l.packing_backward);
     check_layer(&l);
     for (int r = 0; r < 3; r++) check_team(runs[r], team);
     layer_destroy(&l);

@@ -74,7 +74,7 @@ static void round_bf16_chunk(void *arg, int i) {
 
 /* ---- other orders: squares of 2 LANES by LANES numbers, whose neighbours along k are one word ---- */
 
-enum { AHEAD = 32 }; /* floats: so many rows at once are more than processors foresee */
+enum { AHEAD = 32, FAR_AHEAD = 128 }; /* floats: so many rows at once are more than processors foresee */
 
 /* Of [k, n], of which so many are there: vector p has rows 2p and 2p + 1. */
 static inline void square_of_rows(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
@@ -88,6 +88,8 @@ static inline void square_of_rows(vec *v, const float *from, int64_t row, int64_
 static inline void square_of_columns(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
   for (int l = 0; l < LANES; l++) {
     int64_t there = l < n ? k : 0;
+    __builtin_prefetch(from + l * row + FAR_AHEAD);
+    __builtin_prefetch(from + l * row + FAR_AHEAD + 16);
     v[l] = neighbours(load(from + l * row, there), load(from + l * row + LANES, there - LANES));
   }
 }
@@ -98,10 +100,10 @@ static inline void store_pairs(uint16_t *to, vec v) {
 
 /* Columns and rows of [k, n] that chunk i goes over. */
 static inline sli_range turn_columns(const sli_turning *t, int i) {
-  return sli_chunk_range(t->n, sli_turn_columns(t), i / sli_chunk_count(t->k, SLI_TURN_ROWS));
+  return sli_chunk_range(t->n, sli_turn_columns(t), i / sli_chunk_count(t->k, sli_turn_rows(t)));
 }
 static inline sli_range turn_rows(const sli_turning *t, int i) {
-  return sli_chunk_range(t->k, SLI_TURN_ROWS, i % sli_chunk_count(t->k, SLI_TURN_ROWS));
+  return sli_chunk_range(t->k, sli_turn_rows(t), i % sli_chunk_count(t->k, sli_turn_rows(t)));
 }
 
 static void turn_bf16_chunk(void *arg, int i) {
@@ -128,9 +130,12 @@ static void pack_rows(const sli_turning *t, sli_range rows, sli_range columns) {
     for (int64_t n = columns.begin; n < columns.end; n += t->block) {
       uint16_t *to = packed_block(t, n) + k * t->block;
       const float *from = t->from + k * t->row + n;
-      for (int64_t c = 0, left = t->n - n; c < t->block; c += LANES)
+      for (int64_t c = 0, left = t->n - n; c < t->block; c += LANES) {
+        __builtin_prefetch(from + 2 * t->row + c);
+        __builtin_prefetch(from + 3 * t->row + c);
         store_pairs(to + 2 * c, pair(load(from + c, k < t->k ? left - c : 0),
                                      load(from + t->row + c, k + 1 < t->k ? left - c : 0)));
+      }
     }
 }
 
