@@ -22,8 +22,9 @@ ends 0 "$actorrun" --quiet --steps 20 --save w.safetensors "${model[@]}" --data 
 first=(--steps 0 --init w.safetensors)
 writes long "${first[@]}" --generate 24 --prompt "And the " "${model[@]}"
 (($(wc -c <long) == 8 + 24 + 1)) || fail "as many tokens as asked for"
-writes next "${first[@]}" --generate 1 --prompt "$(head -c 30 long | tail -c 16)" "${model[@]}"
-[[ "$(tail -c 2 next)" == "$(head -c 31 long | tail -c 1)" ]] || fail "a full context goes on as the text did"
+# The 16 positions are full with 16 and with 24 characters: it goes on from the newest 8.
+writes next "${first[@]}" --generate 7 --prompt "$(head -c 24 long | tail -c 8)" "${model[@]}"
+[[ "$(<next)" == "$(head -c 31 long | tail -c 15)" ]] || fail "a full context goes on from its newer half: $(<next), $(<long)"
 
 writes two -n 2 "${patient[@]}" --stages 2 "${first[@]}" --generate 24 --prompt "And the " "${model[@]}"
 same long two

@@ -131,11 +131,11 @@ static sl_status fail(const sl_session *session) {
   return status ? status : sl_fail(SL_E_NUMERIC, "--generate: the model's logits are not finite");
 }
 
-/* Goes on with the newest tokens, as many as the context has room for: up to `most`, the end of the context,
- * or the token that ends it all. `part`: how often that was done before. */
+/* Goes on with all tokens, or where the context has no room for one more with the newest that fill half of it: up to
+ * `most`, the end of the context, or the token that ends it all. `part`: how often that was done before. */
 static sl_status write_part(writer *w, sl_session *session, const settings *s, int64_t most, uint64_t part,
                             bool *ended) {
-  size_t seen = SLI_MIN(w->count, (size_t)w->context);
+  size_t context = (size_t)w->context, seen = w->count < context ? w->count : (context + 1) / 2;
   const sl_request request = {.prompt = w->tokens + w->count - seen, .nprompt = (int64_t)seen, .max_tokens = most,
                               .temperature = (float)sl_arg_float(s->run, "temperature"),
                               .seed = (uint64_t)sl_arg_int(s->run, "seed") + part,
