@@ -16,6 +16,13 @@ static cblas_sgemm_fn *cblas_sgemm;
 /* Each thread that multiplies takes 32 MiB of addresses, and where there are none left the library ends the process. */
 static const size_t room = (size_t)1 << 30;
 
+/* May several threads of ours multiply at once? A build for one thread (0) hands them the same buffer, and what they
+ * compute is wrong; one for OpenMP (2) would make threads in each of ours. */
+static bool is_for_threads(void *library) {
+  int (*parallel)(void) = (int (*)(void))dlsym(library, "openblas_get_parallel");
+  return parallel && parallel() == 1;
+}
+
 /* Its own threads would be beside ours. It makes them as it is loaded, if not told before. */
 static void load(void) {
   static const char variable[] = "OPENBLAS_NUM_THREADS";
@@ -27,7 +34,7 @@ static void load(void) {
   if (before) setenv(variable, before, 1);
   else unsetenv(variable);
   free(before);
-  if (library) cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
+  if (library && is_for_threads(library)) cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
 }
 
 bool sli_openblas(void) {

@@ -14,7 +14,8 @@ typedef struct sli_sgemm {
   float *c;
 } sli_sgemm;
 
-/* Any thread. False: it is not installed, or has no room; nothing else is to be called then. */
+/* Any thread. False: it is not installed, is a build that threads may not share, or has no room; nothing else is to be
+ * called then. */
 bool sli_openblas(void);
 /* On this thread; others may call at the same time. */
 void sli_openblas_multiply(const sli_sgemm *s);

@@ -1,14 +1,16 @@
 /* Products of matrices in f32 are the sums of their definition, whichever way round their operands lie, and
- * have the same bits for teams of any size, and chunk by chunk.
+ * have the same bits for teams of any size, chunk by chunk, and on threads that multiply at once; on every CPU level.
  *
  * labels: computes */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
 
 typedef struct operands {
   sli_product_shape shape;
@@ -97,9 +99,58 @@ static void products_are_sums(struct sl_team *const *teams, int nteams) {
             teams, nteams);
 }
 
-int main(void) {
+/* ---- threads at once ---------------------------------------------------------------------------- */
+
+enum { THREADS = 4, TIMES = 2000 };
+
+typedef struct worker {
+  const sli_product *product;
+  const operands *o;
+  pthread_t thread;
+} worker;
+
+static void *multiply(void *arg) {
+  const worker *w = arg;
+  const operands *o = w->o;
+  size_t bytes = (size_t)(o->shape.m * o->shape.n) * sizeof(float);
+  float *c = malloc(bytes);
+  for (int i = 0; i < TIMES; i++) {
+    memset(c, 0xff, bytes);
+    sli_product_run(w->product, NULL, false, o->a, o->b, NULL, c);
+    CHECK(!memcmp(c, o->want, bytes), "%lld x %lld x %lld gives other numbers while other threads multiply",
+          (long long)o->shape.m, (long long)o->shape.k, (long long)o->shape.n);
+  }
+  free(c);
+  return NULL;
+}
+
+static void threads_do_not_disturb_each_other(void) {
+  worker w[THREADS];
+  operands o[THREADS];
+  for (int t = 0; t < THREADS; t++) {
+    sli_product *product;
+    o[t] = operands_of((sli_product_shape){.m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2});
+    CHECK(!sli_product_create(&o[t].shape, &product), "%s", sl_detail());
+    sli_product_run(product, NULL, false, o[t].a, o[t].b, NULL, o[t].want);
+    w[t] = (worker){.product = product, .o = &o[t]};
+  }
+  for (int t = 0; t < THREADS; t++) CHECK(!pthread_create(&w[t].thread, NULL, multiply, &w[t]), "a thread");
+  for (int t = 0; t < THREADS; t++) {
+    pthread_join(w[t].thread, NULL);
+    sli_product_destroy((sli_product *)w[t].product);
+    release(&o[t]);
+  }
+}
+
+static void check_all(uint64_t seed) {
   struct sl_team *teams[] = {sli_team_create(2, NULL, NULL), sli_team_create(3, NULL, NULL)};
+  srand((unsigned)seed);
   products_are_sums(teams, 2);
+  threads_do_not_disturb_each_other();
   for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);
+}
+
+int main(void) {
+  on_every_level(check_all, 1);
   return 0;
 }
