@@ -135,17 +135,17 @@ SLI_COST(pack_cost, 0, 2, 1)
 
 /* ---- a product, and what it may have to do first ------------------------------- */
 
-typedef struct rounding {
+typedef struct packing_product {
   sli_product *product;
   sli_pack *pack; /* of the right operand, by each call; NULL: it lies as the product reads it */
-} rounding;
+} packing_product;
 
 static void release(void *state) {
-  rounding *r = state;
-  if (!r) return;
-  sli_product_destroy(r->product);
-  sli_pack_destroy(r->pack);
-  free(r);
+  packing_product *p = state;
+  if (!p) return;
+  sli_product_destroy(p->product);
+  sli_pack_destroy(p->pack);
+  free(p);
 }
 
 static size_t packed_bytes(const sli_product_shape *shape) {
@@ -154,21 +154,21 @@ static size_t packed_bytes(const sli_product_shape *shape) {
 }
 
 static sl_status prepare(const sli_product_shape *shape, bool packs, void **state) {
-  rounding *r = sli_calloc(1, sizeof *r);
-  sli_product_shape plain = *shape;
+  packing_product *p = sli_calloc(1, sizeof *p);
+  sli_product_shape plain = *shape; /* as op pack knows it, whose order both read */
   plain.bias = false;
-  sl_status status = sli_product_create(shape, &r->product);
-  if (!status && packs) status = sli_pack_create(&plain, packed_bytes(shape), &r->pack);
-  if (status) release(r);
-  else *state = r;
+  sl_status status = sli_product_create(shape, &p->product);
+  if (!status && packs) status = sli_pack_create(&plain, packed_bytes(shape), &p->pack);
+  if (status) release(p);
+  else *state = p;
   return status;
 }
 
 /* Where the product finds its right operand, which is packed into `room` if it has to be. */
 static const void *operand(const sl_call *call, const void *b, void *room) {
-  const rounding *r = call->state;
-  if (!r->pack) return b;
-  sli_pack_run(r->pack, call->team, b, room);
+  const packing_product *p = call->state;
+  if (!p->pack) return b;
+  sli_pack_run(p->pack, call->team, b, room);
   return room;
 }
 
@@ -230,8 +230,8 @@ static int64_t valid_rows(const sl_call *call, int i) {
 }
 
 static void linear_cpu(const sl_call *call) {
-  const rounding *r = call->state;
-  sli_product_run_rows(r->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_PACKED),
+  const packing_product *p = call->state;
+  sli_product_run_rows(p->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_PACKED),
                        call->nin > 2 ? call->in[2] : NULL, call->out[0]);
 }
 
@@ -251,8 +251,8 @@ static size_t linear_b_scratch(const sl_call *call, int threads) {
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  const rounding *r = call->state;
-  sli_product_run_rows(r->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_B_PACKED), NULL,
+  const packing_product *p = call->state;
+  sli_product_run_rows(p->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_B_PACKED), NULL,
                        call->out[0]);
 }
 
@@ -334,7 +334,7 @@ static bool sums_few(const sl_call *call) {
 }
 
 static void linear_w_cpu(const sl_call *call) {
-  const rounding *r = call->state;
+  const packing_product *p = call->state;
   sli_product_shape shape = weight_shape(call);
   int left = call->attrs->transposed ? 0 : 1;
   const void *a = call->in[left];
@@ -344,7 +344,7 @@ static void linear_w_cpu(const sl_call *call) {
     a = call->scratch;
   }
   const void *b = operand(call, call->in[1 - left], (char *)call->scratch + sli_turned_bytes(shape.m, shape.k));
-  sli_product_run(r->product, call->team, sli_accumulates(call, 0), a, b, NULL, call->out[0]);
+  sli_product_run(p->product, call->team, sli_accumulates(call, 0), a, b, NULL, call->out[0]);
 }
 
 /* ---- db = sum of dy's rows ----------------------------------------------------- */

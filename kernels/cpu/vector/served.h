@@ -94,7 +94,7 @@ typedef struct served_page {
   int64_t at, position, keys;
 } served_page;
 
-INLINE void fetch_line(bool bf16, const sli_served_attention *a, int64_t at, int64_t n) {
+INLINE void fetch_lines(bool bf16, const sli_served_attention *a, int64_t at, int64_t n) {
   const char *pages = a->pages;
   const int64_t size = bf16 ? 2 : 4, line = 64;
   for (int64_t b = 0; b < n * size; b += line) __builtin_prefetch(pages + at * size + b, 0, 2);
@@ -102,8 +102,8 @@ INLINE void fetch_line(bool bf16, const sli_served_attention *a, int64_t at, int
 
 /* Dim d of a page's keys, and value d: while dims of the page before are gone through. */
 INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page, int64_t d) {
-  fetch_line(bf16, a, page->at + d * SL_PAGE, page->keys);
-  if (d < page->keys) fetch_line(bf16, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
+  fetch_lines(bf16, a, page->at + d * SL_PAGE, page->keys);
+  if (d < page->keys) fetch_lines(bf16, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
 }
 
 /* n queries by a page's keys, s[PAGE_VECTORS][n]; fetches `next`, if there is one. */
