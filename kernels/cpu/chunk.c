@@ -3,6 +3,18 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#if defined(__x86_64__)
+/* A thread's tiles are 8 KiB more to save, for which Linux wants to be asked: once, for all threads to come. */
+static bool may_use_tiles(void) {
+  enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+  return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA);
+}
+#endif
 
 static int detect(void) {
   int level = 0;
@@ -13,6 +25,8 @@ static int detect(void) {
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     level = 2;
   if (level == 2 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) level = 3;
+  if (level == 3 && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") && may_use_tiles())
+    level = 4;
 #endif
   const char *cap = getenv("SLUICE_CPU_LEVEL");
   if (cap && atoi(cap) >= 0 && atoi(cap) < level) level = atoi(cap);
@@ -31,7 +45,7 @@ int sli_cpu_level(void) {
 
 const sli_cpu_chunks *sli_cpu(void) {
   static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
-                                                 &sli_cpu_level2, &sli_cpu_level3};
+                                                 &sli_cpu_level2, &sli_cpu_level3, &sli_cpu_level4};
   return levels[sli_cpu_level()];
 }
 

@@ -7,7 +7,8 @@
  *
  * The chunk functions live in vector/, which is compiled once per CPU level
  * (level0.c: what every machine of the architecture has, level1.c: AVX2 and
- * FMA, level2.c: AVX-512, level3.c: AVX-512 with products of bf16); sli_cpu() is the table for this machine. */
+ * FMA, level2.c: AVX-512, level3.c: AVX-512 with products of bf16, level4.c: AMX's tiles of such numbers);
+ * sli_cpu() is the table for this machine. */
 #ifndef SLUICE_CHUNK_H
 #define SLUICE_CHUNK_H
 
@@ -25,7 +26,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(add) X(mul) X(mul_b)                                                       \
   X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b) X(swiglu) X(swiglu_b)  \
   X(sum) X(bias_w) X(add_partials)                                             \
-  X(embedding) X(embedding_w) X(position) X(position_w)                        \
+  X(embedding) X(zero) X(embedding_w) X(position) X(position_w)                        \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_sweep) X(attention_b)                               \
@@ -35,7 +36,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(linear_served) X(served_digits) X(embedding_served) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
-  X(round_bf16) X(turn_bf16) X(pack_bf16)
+  X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product)
 
 /* The functions of unary.def, counted. */
 enum {
@@ -63,12 +64,13 @@ typedef struct sli_cpu_chunks {
   sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
   sli_row_fn *const *where;                    /* y, da, db */
   bool openblas;                               /* its products in f32 are faster than oneDNN's */
+  bool tiles;                                  /* tile_product has a machine for it */
 } sli_cpu_chunks;
 
-extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3;
+extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3, sli_cpu_level4;
 
 /* The table of the best level this machine has. The environment variable
- * SLUICE_CPU_LEVEL (0 to 3) lowers it. */
+ * SLUICE_CPU_LEVEL (0 to 4) lowers it. */
 const sli_cpu_chunks *sli_cpu(void);
 int sli_cpu_level(void);
 
@@ -89,6 +91,7 @@ static inline sli_range sli_chunk_range(int64_t total, int64_t chunk, int i) {
 
 enum {
   SLI_CHUNK_ELEMENTS = 16384, /* of an element-wise kernel: 64 KiB per array */
+  SLI_SUMSQ_ELEMENTS = 4 * SLI_CHUNK_ELEMENTS, /* of what only reads: longer stretches come faster from memory */
   SLI_CHUNK_COLUMNS = 64,     /* of a kernel that goes by columns */
   SLI_PARTIALS = 16           /* partial results of a sum over rows, at most */
 };
@@ -216,7 +219,8 @@ typedef struct sli_rounding {
 /* A matrix [k, n] in f32 brought into another order on the way to bf16; zeros fill up what the order
  * has room for.
  *
- *   turn_bf16   [n, k], k up to a multiple of 32
+ *   turn_bf16   [n, k], k up to a multiple of 32; or, in strips, [n / 32, k / 32, 32, 32], n up to such a
+ *               multiple as well, where rows behind the last one are left as they are
  *   pack_bf16   [n / block, k / 2, block, 2], k up to a multiple of 32 and n to one of `block`,
  *               itself one of 16. `from` may have the matrix the other way round. */
 typedef struct sli_turning {
@@ -224,6 +228,7 @@ typedef struct sli_turning {
   int64_t row; /* floats from row to row of `from` */
   int64_t k, n, block;
   bool turned; /* `from` is [n, k] */
+  bool strips;
   uint16_t *to;
 } sli_turning;
 
@@ -244,6 +249,25 @@ static inline int64_t sli_turn_columns(const sli_turning *t) {
 static inline int sli_turn_chunks(const sli_turning *t) {
   return sli_chunk_count(t->k, sli_turn_rows(t)) * sli_chunk_count(t->n, sli_turn_columns(t));
 }
+
+/* ---- products on tiles ---------------------------------------------------------- */
+
+/* A strip is 32 rows of A, a panel 32 columns of B; a square of a strip and one of a panel are 32 steps of k. */
+enum { SLI_STRIP = 32, SLI_SQUARE = SLI_STRIP * SLI_STRIP };
+
+/* A strip, or what there is of its rows, by some panels. There is one chunk, 0. */
+typedef struct sli_tiles {
+  const uint16_t *a;     /* [k / 32][32][32] */
+  const uint16_t *b;     /* [panel][k / 2][32][2] */
+  int64_t b_panel;       /* numbers from one to the next */
+  int64_t k;             /* a multiple of 32 */
+  int64_t rows, columns; /* of C */
+  float *c;
+  int64_t c_row;
+  bool adds;         /* to what C has; otherwise */
+  const float *bias; /* to a number for each column, or, if NULL, to 0 */
+  bool streams;      /* C goes past the caches */
+} sli_tiles;
 
 /* ---- rotary ------------------------------------------------------------------ */
 

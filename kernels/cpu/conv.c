@@ -224,7 +224,7 @@ static void forward_image(const job *j, int64_t n, float *columns) {
     float *y = (float *)call->out[0] + at_y(j, n, g);
     const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
     if (bias) fill_bias(j, bias + g * j->outputs, y);
-    sli_product_run(call->state, NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y);
+    sli_product_run(call->state, NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y, NULL);
   }
 }
 
@@ -261,7 +261,7 @@ static void backward_image(const job *j, int64_t n, float *columns) {
   for (int64_t g = 0; g < j->w.groups; g++) {
     float *dx = (float *)call->out[0] + at_x(j, n, g);
     sli_product_run(call->state, NULL, false, (const float *)call->in[1] + at_w(j, g),
-                    (const float *)call->in[0] + at_y(j, n, g), NULL, j->plain ? dx : columns);
+                    (const float *)call->in[0] + at_y(j, n, g), NULL, j->plain ? dx : columns, NULL);
     if (!j->plain) scatter(j, columns, dx);
   }
 }
@@ -309,7 +309,7 @@ static void weight_run(const job *j, int64_t run, float *columns) {
     for (int64_t g = 0; g < j->w.groups; g++) {
       const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
       sli_product_run(call->state, NULL, n > begin, (const float *)call->in[1] + at_y(j, n, g), x,
-                      NULL, sum + at_w(j, g));
+                      NULL, sum + at_w(j, g), NULL);
     }
 }
 

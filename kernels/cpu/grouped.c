@@ -282,7 +282,7 @@ static void multiply_tile(const groups *g, const tile *t, const float *x, int64_
   const float *w = (const float *)g->call->in[2] + t->expert * k * n;
   const float *a = gather(g, t, 0, x, each, k);
   float *c = sli_product_room(1, (size_t)(rows_at(height_of(t->count)) * n) * sizeof *c);
-  sli_product_run(product_for(g, t), NULL, false, a, w, NULL, c);
+  sli_product_run(product_for(g, t), NULL, false, a, w, NULL, c, NULL);
   scatter(g, t, c, y, n);
 }
 

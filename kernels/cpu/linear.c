@@ -18,19 +18,13 @@ static int64_t features(const sl_attrs *attrs, const sl_type *w, int which) {
 
 /* ---- packed weights ---------------------------------------------------------- */
 
-/* A bf16 array with room for a k by n matrix in any order the library uses: in
- * blocks of up to 64 either way. */
-static sl_type packed_type(int64_t k, int64_t n) {
-  return SL_TYPE(SL_BF16, (k + 63) / 64 * 64, (n + 63) / 64 * 64);
-}
-
 static bool has(int nin, const sl_type *in, int i) {
   return i < nin && in[i].ndim >= 0;
 }
 
 static sl_status want_packed(int nin, const sl_type *in, int i, int64_t k, int64_t n) {
   if (!has(nin, in, i)) return SL_OK;
-  sl_type packed = packed_type(k, n);
+  sl_type packed = sli_packed_type(k, n);
   return sli_want("packed weight", &in[i], &packed);
 }
 
@@ -110,8 +104,8 @@ static sl_status pack_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   SLI_TRY(sli_want_array("weight", &in[0], SL_F32, 2));
   if (attrs->rows < 1) return sl_fail(SL_E_SHAPE, "attrs.rows must be given");
   int64_t k = features(attrs, &in[0], 0), n = features(attrs, &in[0], 1);
-  out[0] = packed_type(k, n);
-  out[1] = packed_type(n, k);
+  out[0] = sli_packed_type(k, n);
+  out[1] = sli_packed_type(n, k);
   return SL_OK;
 }
 
@@ -133,44 +127,7 @@ static void linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 SLI_COST(bias_w_cost, 0, 1, 1)
 SLI_COST(pack_cost, 0, 2, 1)
 
-/* ---- a product, and what it may have to do first ------------------------------- */
-
-typedef struct packing_product {
-  sli_product *product;
-  sli_pack *pack; /* of the right operand, by each call; NULL: it lies as the product reads it */
-} packing_product;
-
-static void release(void *state) {
-  packing_product *p = state;
-  if (!p) return;
-  sli_product_destroy(p->product);
-  sli_pack_destroy(p->pack);
-  free(p);
-}
-
-static size_t packed_bytes(const sli_product_shape *shape) {
-  sl_type packed = packed_type(shape->k, shape->n);
-  return sl_type_bytes(&packed);
-}
-
-static sl_status prepare(const sli_product_shape *shape, bool packs, void **state) {
-  packing_product *p = sli_calloc(1, sizeof *p);
-  sli_product_shape plain = *shape; /* as op pack knows it, whose order both read */
-  plain.bias = false;
-  sl_status status = sli_product_create(shape, &p->product);
-  if (!status && packs) status = sli_pack_create(&plain, packed_bytes(shape), &p->pack);
-  if (status) release(p);
-  else *state = p;
-  return status;
-}
-
-/* Where the product finds its right operand, which is packed into `room` if it has to be. */
-static const void *operand(const sl_call *call, const void *b, void *room) {
-  const packing_product *p = call->state;
-  if (!p->pack) return b;
-  sli_pack_run(p->pack, call->team, b, room);
-  return room;
-}
+/* ---- products ------------------------------------------------------------------ */
 
 /* Layers are alike, and so are their products: calls of a device on the same types share what
  * the library makes for them, which is the same few kilobytes however long the sequences. */
@@ -184,42 +141,48 @@ static size_t keeps_product(const sl_call *call, uint64_t *which) {
   return 0;
 }
 
-static sli_product_shape linear_shape(int64_t rows, int64_t k, int64_t n, bool transposed) {
-  return (sli_product_shape){.m = rows, .n = n, .k = k, .b_transposed = !transposed};
+static void release(void *state) { sli_product_destroy(state); }
+
+/* y = x w^T if `forward`, else dx = dy w. The weight comes packed as input `packed`, or it is input 1 and rounded on the
+ * way (attrs.bf16), or not at all. */
+static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
+  const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
+  bool is_packed = has(call->nin, call->in_type, packed);
+  return (sli_product_shape){.m = sl_type_rows(x), .n = sl_type_last(y), .k = sl_type_last(x),
+                             .b_transposed = forward != call->attrs->transposed,
+                             .bf16 = call->attrs->bf16 || is_packed, .b_packed = is_packed};
 }
 
-/* The weight comes packed as input `at`, or each call packs it (attrs.bf16), or it is f32. */
-static bool packs_itself(const sl_call *call, int at) { return call->attrs->bf16 && !has(call->nin, call->in_type, at); }
-
-static bool is_bf16(const sl_call *call, int at) { return call->attrs->bf16 || has(call->nin, call->in_type, at); }
-
-static size_t weight_scratch(const sl_call *call, int at) {
-  sli_product_shape shape = {.k = sl_type_last(&call->in_type[0]), .n = sl_type_last(&call->out_type[0])};
-  return packs_itself(call, at) ? packed_bytes(&shape) : 0;
+static const void *weight(const sl_call *call, int packed) {
+  return call->in[has(call->nin, call->in_type, packed) ? packed : 1];
 }
 
-/* What lies at `at`, or else the weight. */
-static const void *weight(const sl_call *call, int at) {
-  bool packed = has(call->nin, call->in_type, at);
-  return operand(call, call->in[packed ? at : 1], call->scratch);
+static sl_status prepare(const sli_product_shape *shape, void **state) {
+  sli_product *product = NULL;
+  SLI_TRY(sli_product_create(shape, &product));
+  *state = product;
+  return SL_OK;
 }
 
 enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
 
 /* ---- y = x w^T + bias -------------------------------------------------------- */
 
-static sl_status linear_prepare(const sl_call *call, void **state) {
-  const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
-  sli_product_shape shape = linear_shape(sl_type_rows(x), sl_type_last(x), sl_type_last(y),
-                                         call->attrs->transposed);
+static sli_product_shape forward_shape(const sl_call *call) {
+  sli_product_shape shape = linear_shape(call, true, LINEAR_PACKED);
   shape.bias = has(call->nin, call->in_type, 2);
-  shape.bf16 = is_bf16(call, LINEAR_PACKED);
-  return prepare(&shape, packs_itself(call, LINEAR_PACKED), state);
+  return shape;
+}
+
+static sl_status linear_prepare(const sl_call *call, void **state) {
+  sli_product_shape shape = forward_shape(call);
+  return prepare(&shape, state);
 }
 
 static size_t linear_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return weight_scratch(call, LINEAR_PACKED);
+  sli_product_shape shape = forward_shape(call);
+  return sli_product_scratch(&shape);
 }
 
 /* Rows of features that are valid of input i: its first dim that is not 1 counts them. */
@@ -230,30 +193,26 @@ static int64_t valid_rows(const sl_call *call, int i) {
 }
 
 static void linear_cpu(const sl_call *call) {
-  const packing_product *p = call->state;
-  sli_product_run_rows(p->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_PACKED),
-                       call->nin > 2 ? call->in[2] : NULL, call->out[0]);
+  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_PACKED),
+                       call->nin > 2 ? call->in[2] : NULL, call->out[0], call->scratch);
 }
 
 /* ---- dx = dy w ----------------------------------------------------------------- */
 
 static sl_status linear_b_prepare(const sl_call *call, void **state) {
-  const sl_type *dy = &call->in_type[0], *dx = &call->out_type[0];
-  sli_product_shape shape = linear_shape(sl_type_rows(dy), sl_type_last(dy), sl_type_last(dx),
-                                         !call->attrs->transposed);
-  shape.bf16 = is_bf16(call, LINEAR_B_PACKED);
-  return prepare(&shape, packs_itself(call, LINEAR_B_PACKED), state);
+  sli_product_shape shape = linear_shape(call, false, LINEAR_B_PACKED);
+  return prepare(&shape, state);
 }
 
 static size_t linear_b_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return weight_scratch(call, LINEAR_B_PACKED);
+  sli_product_shape shape = linear_shape(call, false, LINEAR_B_PACKED);
+  return sli_product_scratch(&shape);
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  const packing_product *p = call->state;
-  sli_product_run_rows(p->product, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_B_PACKED), NULL,
-                       call->out[0]);
+  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_B_PACKED), NULL,
+                       call->out[0], call->scratch);
 }
 
 /* ---- packed for either --------------------------------------------------------- */
@@ -272,14 +231,12 @@ static void pack_release(void *state) {
 static sl_status pack_prepare(const sl_call *call, void **state) {
   const sl_attrs *a = call->attrs;
   int64_t k = features(a, &call->in_type[0], 0), n = features(a, &call->in_type[0], 1);
-  sli_product_shape shapes[2] = {linear_shape(a->rows, k, n, a->transposed),
-                                 linear_shape(a->rows, n, k, !a->transposed)};
+  sli_product_shape shapes[2] = {{.m = a->rows, .n = n, .k = k, .b_transposed = !a->transposed, .bf16 = true},
+                                 {.m = a->rows, .n = k, .k = n, .b_transposed = a->transposed, .bf16 = true}};
   packs *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
-  for (int o = 0; o < 2 && !status; o++) {
-    shapes[o].bf16 = true;
+  for (int o = 0; o < 2 && !status; o++)
     status = sli_pack_create(&shapes[o], sl_type_bytes(&call->out_type[o]), &p->of[o]);
-  }
   if (status) pack_release(p);
   else *state = p;
   return status;
@@ -296,19 +253,18 @@ static void pack_cpu(const sl_call *call) {
 static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
   return (sli_product_shape){.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
-                             .a_transposed = true, .add = true, .bf16 = call->attrs->bf16};
+                             .a_transposed = true, .add = true, .streams = true, .bf16 = call->attrs->bf16};
 }
 
 static sl_status linear_w_prepare(const sl_call *call, void **state) {
   sli_product_shape shape = weight_shape(call);
-  return prepare(&shape, shape.bf16, state);
+  return prepare(&shape, state);
 }
 
-/* Both operands in bf16. */
 static size_t linear_w_scratch(const sl_call *call, int threads) {
   (void)threads;
   sli_product_shape shape = weight_shape(call);
-  return shape.bf16 ? sli_turned_bytes(shape.m, shape.k) + packed_bytes(&shape) : 0;
+  return sli_product_scratch(&shape);
 }
 
 /* One row of dw, over the rows that are valid, one after another. */
@@ -334,17 +290,10 @@ static bool sums_few(const sl_call *call) {
 }
 
 static void linear_w_cpu(const sl_call *call) {
-  const packing_product *p = call->state;
-  sli_product_shape shape = weight_shape(call);
   int left = call->attrs->transposed ? 0 : 1;
-  const void *a = call->in[left];
   if (sums_few(call)) return;
-  if (shape.bf16) {
-    sli_turn_run(&shape, call->team, a, call->scratch);
-    a = call->scratch;
-  }
-  const void *b = operand(call, call->in[1 - left], (char *)call->scratch + sli_turned_bytes(shape.m, shape.k));
-  sli_product_run(p->product, call->team, sli_accumulates(call, 0), a, b, NULL, call->out[0]);
+  sli_product_run(call->state, call->team, sli_accumulates(call, 0), call->in[left], call->in[1 - left], NULL,
+                  call->out[0], call->scratch);
 }
 
 /* ---- db = sum of dy's rows ----------------------------------------------------- */

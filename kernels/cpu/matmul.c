@@ -155,7 +155,7 @@ static void multiply(void *arg, int i) {
     int64_t at = place(s, 0, 0, s->kept, i) + place(s, 0, s->kept, s->ndim, k);
     int64_t bt = place(s, 1, 0, s->kept, i) + place(s, 1, s->kept, s->ndim, k);
     sli_product_run(w->call->state, w->team, k || sli_accumulates(w->call, 0), a + at * p->m * p->k,
-                    b + bt * p->k * p->n, NULL, c);
+                    b + bt * p->k * p->n, NULL, c, NULL);
   }
 }
 

@@ -1,5 +1,5 @@
-/* Matrix products by oneDNN's matmul primitive, or by OpenBLAS where that is faster and installed: in f32 with AVX2 and
- * no more.
+/* Matrix products by oneDNN's matmul primitive; by OpenBLAS where that is faster and installed, in f32 with AVX2 and
+ * no more; by tiles.c where the processor has tiles, in bf16. What follows is of the first.
  *
  * A product is cut along the rows of C into chunks of equal height (and a last
  * one of the rest), each one call of the library on one thread. The height
@@ -17,8 +17,7 @@
  * For products in bf16 each thread rounds the chunk of A it is about to multiply
  * into a buffer of its own, small enough to stay in its cache; a transposed one is
  * turned beforehand, for the library is slow where A is read against the grain.
- * B is rounded and brought into the library's own order by sli_pack_run: weights
- * once a step, gradients before their product. */
+ * B is rounded and brought into the library's own order by sli_pack_run, beforehand as well. */
 #include "kernels/cpu/product.h"
 
 #include <dnnl.h>
@@ -31,6 +30,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/openblas.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/kernels.h"
 
 enum { BF16_BYTES = 2 };
@@ -49,7 +49,9 @@ struct kernel {
 
 struct sli_product {
   sli_product_shape shape;
+  bool tiles;             /* all is tiles.c's, and there is nothing else here */
   bool openblas;          /* chunks are its, and there are no kernels */
+  sli_pack *pack;         /* of B, by each run; NULL: it lies as the kernels read it */
   int64_t height;         /* rows of a chunk */
   struct kernel whole[2]; /* chunks of full height; [1] adds */
   struct kernel rest[2];  /* the last chunk */
@@ -283,6 +285,15 @@ static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t
   return SL_OK;
 }
 
+sl_type sli_packed_type(int64_t k, int64_t n) {
+  return SL_TYPE(SL_BF16, up(k, 64), up(n, 64));
+}
+
+static size_t packed_bytes(const sli_product_shape *shape) {
+  sl_type packed = sli_packed_type(shape->k, shape->n);
+  return sl_type_bytes(&packed);
+}
+
 static sl_status start_library(void) {
   SLI_TRY(sli_address_room(SLI_LIBRARY_BYTES, "the library of products"));
   pthread_once(&engine_once, make_engine);
@@ -290,20 +301,29 @@ static sl_status start_library(void) {
   return SL_OK;
 }
 
-sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
-  dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
-  SLI_TRY(start_library());
-  if (packed) SLI_TRY(choose_order(shape, packed));
-  sli_product *p = sli_calloc(1, sizeof *p);
-  p->shape = *shape;
-  p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
-  p->height = chunk_height(shape->m);
+static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed) {
+  const sli_product_shape *shape = &p->shape;
   int64_t rest = shape->m % p->height;
   sl_status status = SL_OK;
-  for (int add = 0; !p->openblas && !status && add <= (shape->add ? 1 : 0); add++) {
+  for (int add = 0; !status && add <= (shape->add ? 1 : 0); add++) {
     status = kernel_create(&p->whole[add], shape, p->height, add, packed);
     if (!status && rest) status = kernel_create(&p->rest[add], shape, rest, add, packed);
   }
+  return status;
+}
+
+sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
+  dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
+  bool tiles = shape->bf16 && sli_has_tiles();
+  SLI_TRY(start_library());
+  if (packed && !tiles) SLI_TRY(choose_order(shape, packed));
+  sli_product *p = sli_calloc(1, sizeof *p);
+  p->shape = *shape;
+  p->tiles = tiles;
+  p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
+  p->height = chunk_height(shape->m);
+  sl_status status = tiles || p->openblas ? SL_OK : kernels_create(p, packed);
+  if (!status && packed && !tiles && !shape->b_packed) status = sli_pack_create(shape, packed_bytes(shape), &p->pack);
   if (status) sli_product_destroy(p);
   else *product = p;
   return status;
@@ -311,6 +331,7 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
 
 void sli_product_destroy(sli_product *product) {
   if (!product) return;
+  sli_pack_destroy(product->pack);
   for (int add = 0; add < 2; add++) {
     if (product->whole[add].primitive) dnnl_primitive_destroy(product->whole[add].primitive);
     if (product->rest[add].primitive) dnnl_primitive_destroy(product->rest[add].primitive);
@@ -375,16 +396,50 @@ static void run_chunk(void *arg, int i) {
                run->bias, run->c + row * s->n);
 }
 
-void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
-                     const void *b, const float *bias, float *c) {
-  struct run run = {product, add, a, b, bias, c};
-  sl_team_for(team, chunk_count(product, product->shape.m), run_chunk, &run);
+/* A that is transposed, turned. */
+static size_t turned_bytes(const sli_product_shape *s) {
+  return s->a_transposed ? (size_t)(s->m * sli_turned_row(s->k)) * BF16_BYTES : 0;
+}
+
+size_t sli_product_scratch(const sli_product_shape *s) {
+  if (!s->bf16) return 0;
+  if (sli_has_tiles()) return sli_tiles_scratch(s);
+  return turned_bytes(s) + (s->b_packed ? 0 : packed_bytes(s));
+}
+
+/* Brings both operands of a product in bf16 into the orders that its kernels read. */
+static void order_operands(struct run *run, struct sl_team *team, void *scratch) {
+  const sli_product_shape *s = &run->product->shape;
+  sli_turning t = {.from = run->a, .row = s->m, .k = s->k, .n = s->m, .block = 16, .to = scratch};
+  if (s->a_transposed) {
+    sl_team_for(team, sli_turn_chunks(&t), sli_cpu()->turn_bf16, &t);
+    run->a = scratch;
+  }
+  if (!run->product->pack) return;
+  void *packed = (char *)scratch + turned_bytes(s);
+  sli_pack_run(run->product->pack, team, run->b, packed);
+  run->b = packed;
+}
+
+static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, bool add, const float *a,
+                     const void *b, const float *bias, float *c, void *scratch) {
+  struct run run = {p, add, a, b, bias, c};
+  if (p->tiles) {
+    sli_tiles_multiply(&p->shape, team, rows, add, a, b, bias, c, scratch);
+    return;
+  }
+  if (p->shape.bf16) order_operands(&run, team, scratch);
+  sl_team_for(team, chunk_count(p, rows), run_chunk, &run);
+}
+
+void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const float *a,
+                     const void *b, const float *bias, float *c, void *scratch) {
+  run_rows(product, team, product->shape.m, add, a, b, bias, c, scratch);
 }
 
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
-                          const void *a, const void *b, const float *bias, float *c) {
-  struct run run = {product, false, a, b, bias, c};
-  sl_team_for(team, chunk_count(product, rows), run_chunk, &run);
+                          const float *a, const void *b, const float *bias, float *c, void *scratch) {
+  run_rows(product, team, rows, false, a, b, bias, c, scratch);
 }
 
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
@@ -439,7 +494,7 @@ static sl_status pack_by_library(const sli_product_shape *shape, const dnnl_memo
                  (long long)shape->n, status);
 }
 
-sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
+static sl_status pack_for_library(const sli_product_shape *shape, size_t room, sli_pack *p) {
   dnnl_memory_desc_t order;
   SLI_TRY(start_library());
   SLI_TRY(choose_order(shape, &order));
@@ -447,11 +502,15 @@ sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack 
   if (bytes > room)
     return sl_fail(SL_E_DEVICE, "oneDNN packs [%lld, %lld] into %zu bytes; there is room for %zu",
                    (long long)shape->k, (long long)shape->n, bytes, room);
+  p->turning.block = packed_block(&order, shape->k);
+  return p->turning.block ? SL_OK : pack_by_library(shape, &order, &p->kernel);
+}
+
+sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
   sli_pack *p = sli_calloc(1, sizeof *p);
-  p->turning = (sli_turning){.row = shape->b_transposed ? shape->k : shape->n, .k = shape->k,
-                             .n = shape->n, .block = packed_block(&order, shape->k),
-                             .turned = shape->b_transposed};
-  sl_status status = p->turning.block ? SL_OK : pack_by_library(shape, &order, &p->kernel);
+  p->turning = (sli_turning){.row = shape->b_transposed ? shape->k : shape->n, .k = shape->k, .n = shape->n,
+                             .block = SLI_STRIP, .turned = shape->b_transposed};
+  sl_status status = sli_has_tiles() ? SL_OK : pack_for_library(shape, room, p);
   if (status) sli_pack_destroy(p);
   else *pack = p;
   return status;
@@ -471,25 +530,16 @@ void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, vo
   else kernel_run(&pack->kernel, b, NULL, NULL, packed);
 }
 
-size_t sli_turned_bytes(int64_t m, int64_t k) {
-  return (size_t)(m * sli_turned_row(k)) * BF16_BYTES;
-}
-
-void sli_turn_run(const sli_product_shape *shape, struct sl_team *team, const float *a, void *turned) {
-  sli_turning t = {.from = a, .row = shape->m, .k = shape->k, .n = shape->m, .block = 16,
-                   .to = turned};
-  sl_team_for(team, sli_turn_chunks(&t), sli_cpu()->turn_bf16, &t);
-}
-
 /* ---- bf16 ------------------------------------------------------------------------- */
 
 /* The library has looked at the processor, at what the system allows, and at
  * the user's own limit (ONEDNN_MAX_CPU_ISA). */
 const char *sl_cpu_bf16(void) {
   unsigned isa = dnnl_get_effective_cpu_isa();
+  if (sli_has_tiles()) return sli_cpu()->tiles ? "amx-bf16" : "emulated";
   if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) return "amx-bf16";
   if ((isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16) return "avx512-bf16";
-  const char *emulate = getenv("SLUICE_CPU_BF16");
+  const char *emulate = getenv("SLUICE_CPU_BF16"); /* see also sli_has_tiles */
   bool can = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
   return can && emulate && !strcmp(emulate, "1") ? "emulated" : NULL;
 }

@@ -11,15 +11,16 @@
 /* C[m, n] = op(A)[m, k] op(B)[k, n]; op transposes a matrix that is stored the
  * other way round. Row-major and dense.
  *
- * A product is in f32, or its operands are bf16 and its sums f32. Then A comes
- * as f32 and is rounded on the way if it is not transposed, and from sli_turn_run if
- * it is; B comes from sli_pack_run. */
+ * A product is in f32, or its operands are rounded to bf16 and its sums f32. Then B comes as f32 or
+ * from sli_pack_run, with the same results. */
 typedef struct sli_product_shape {
   int64_t m, n, k;
   bool a_transposed, b_transposed;
   bool bias; /* a vector [n] is added to every row of C */
   bool add;  /* may be asked to add to C instead of overwriting it */
+  bool streams; /* nobody reads C soon: it need not stay in a cache */
   bool bf16;
+  bool b_packed; /* bf16: B comes from sli_pack_run */
 } sli_product_shape;
 
 typedef struct sli_product sli_product;
@@ -28,15 +29,17 @@ typedef struct sli_product sli_product;
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product);
 void sli_product_destroy(sli_product *product);
 
-/* C = A B, or C += A B if `add`. Cut into chunks of rows by shape alone. */
-void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const void *a,
-                     const void *b, const float *bias, float *c);
+/* C = A B, or C += A B if `add`. Cut into chunks by shape alone. `scratch` has sli_product_scratch bytes, which is 0
+ * in f32. */
+void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const float *a,
+                     const void *b, const float *bias, float *c, void *scratch);
+size_t sli_product_scratch(const sli_product_shape *shape);
 
 /* The same for the first `rows` rows of C at least. */
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
-                          const void *a, const void *b, const float *bias, float *c);
+                          const float *a, const void *b, const float *bias, float *c, void *scratch);
 
-/* One of those chunks, on this thread; and how many there are. */
+/* A product in f32 is cut into rows: one such chunk, on this thread; and how many there are. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);
 int sli_product_chunks(const sli_product *product);
@@ -53,8 +56,8 @@ sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack 
 void sli_pack_destroy(sli_pack *pack);
 void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, void *packed);
 
-/* The same for a transposed A, [k, m], which takes so many bytes. */
-size_t sli_turned_bytes(int64_t m, int64_t k);
-void sli_turn_run(const sli_product_shape *shape, struct sl_team *team, const float *a, void *turned);
+/* The array that sli_pack_run fills for a k by n matrix, in any order the libraries use: in blocks of up to 64 either
+ * way. */
+sl_type sli_packed_type(int64_t k, int64_t n);
 
 #endif

@@ -66,7 +66,7 @@ struct worker {
 static void multiply(const struct worker *w) {
   const sli_product_shape *s = w->shape;
   if (w->product) {
-    sli_product_run(w->product, NULL, false, w->a, w->b, NULL, w->c);
+    sli_product_run(w->product, NULL, false, w->a, w->b, NULL, w->c, NULL);
     return;
   }
   cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN,

@@ -6,6 +6,10 @@
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
+
+static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
+                                               &sli_cpu_level4};
 
 /* ---- rounding ------------------------------------------------------------------ */
 
@@ -28,8 +32,6 @@ static float rounded(float x) {
 }
 
 static void rounding_goes_to_the_nearest(void) {
-  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
-                                                 &sli_cpu_level2, &sli_cpu_level3};
   enum { N = 3 * SLI_CHUNK_ELEMENTS + 37 };
   float *x = malloc(N * sizeof *x);
   uint16_t *y = malloc((N + 1) * sizeof *y);
@@ -44,7 +46,7 @@ static void rounding_goes_to_the_nearest(void) {
       levels[level]->round_bf16(&(sli_rounding){x, y, N}, i);
     for (int i = 0; i < N; i++) {
       float got = from_bits((uint32_t)y[i] << 16), want = rounded(x[i]);
-      if (level == 3 && fabsf(x[i]) < 0x1p-126f) want = copysignf(0, want); /* as products take it */
+      if (level >= 3 && fabsf(x[i]) < 0x1p-126f) want = copysignf(0, want); /* as products take it */
       CHECK(isnan(x[i]) ? isnan(got) : got == want && signbit(got) == signbit(want),
             "%a becomes %a, not %a (CPU level %d)", (double)x[i], (double)got, (double)want, level);
     }
@@ -66,11 +68,13 @@ static uint16_t element(const sli_turning *t, int64_t k, int64_t n) {
 }
 
 static void check_turned(const sli_turning *t, int level) {
+  int64_t row = sli_turned_row(t->k);
   for (int64_t n = 0; n < t->n; n++)
-    for (int64_t k = 0; k < sli_turned_row(t->k); k++)
-      CHECK(t->to[n * sli_turned_row(t->k) + k] == element(t, k, n),
-            "[%lld, %lld] is turned wrongly at (%lld, %lld) (CPU level %d)", (long long)t->k,
-            (long long)t->n, (long long)k, (long long)n, level);
+    for (int64_t k = 0; k < row; k++) {
+      int64_t at = t->strips ? n / 32 * 32 * row + k / 32 * 1024 + n % 32 * 32 + k % 32 : n * row + k;
+      CHECK(t->to[at] == element(t, k, n), "[%lld, %lld] is turned wrongly at (%lld, %lld)%s (CPU level %d)",
+            (long long)t->k, (long long)t->n, (long long)k, (long long)n, t->strips ? " of strips" : "", level);
+    }
 }
 
 static void check_packed(const sli_turning *t, int level) {
@@ -85,8 +89,6 @@ static void check_packed(const sli_turning *t, int level) {
 }
 
 static void check_orders(int64_t k, int64_t n, int64_t block, bool turned) {
-  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
-                                                 &sli_cpu_level2, &sli_cpu_level3};
   sl_type type = SL_TYPE(SL_F32, k, n);
   float *x = malloc((size_t)(k * n) * sizeof *x);
   size_t room = (size_t)(sli_turned_row(k) * (n + 64));
@@ -98,9 +100,13 @@ static void check_orders(int64_t k, int64_t n, int64_t block, bool turned) {
     memset(y, 0xff, room * sizeof *y);
     for (int i = 0; i < sli_turn_chunks(&t); i++) levels[level]->pack_bf16(&t, i);
     check_packed(&t, level);
-    memset(y, 0xff, room * sizeof *y);
-    for (int i = 0; !turned && i < sli_turn_chunks(&t); i++) levels[level]->turn_bf16(&t, i);
-    if (!turned) check_turned(&t, level);
+    for (int strips = 0; strips < 2; strips++) {
+      t.strips = strips;
+      memset(y, 0xff, room * sizeof *y);
+      for (int i = 0; i < sli_turn_chunks(&t); i++) levels[level]->turn_bf16(&t, i);
+      check_turned(&t, level);
+    }
+    t.strips = false;
   }
   free(x);
   free(y);
@@ -112,6 +118,7 @@ static void turning_and_packing_move_each_number_once(void) {
     check_orders(33, 5, 64, turned);
     check_orders(131, 1050, 48, turned);
     check_orders(64, 64, 64, turned);
+    check_orders(1100, 97, 32, turned);
   }
 }
 
@@ -125,7 +132,7 @@ typedef struct shape {
 static const shape shapes[] = {
     {1, 1, 1, false, false},     {7, 33, 5, false, true},     {7, 33, 5, true, true},
     {130, 64, 96, true, true},   {300, 96, 130, false, false}, {517, 40, 64, true, false},
-    {2048, 72, 48, true, true},
+    {2048, 72, 48, true, true},  {40, 4200, 70, false, true},
 };
 
 /* A row's run: its inputs filled at random, but for packed weights. */
@@ -188,16 +195,24 @@ static double at(matrix m, int64_t i, int64_t j) {
   return (double)m.data[i * m.row + j * m.column];
 }
 
+/* The matrix with its numbers rounded; `count` of them. */
+static matrix rounded_matrix(matrix m, int64_t count) {
+  float *data = malloc((size_t)count * sizeof *data);
+  for (int64_t i = 0; i < count; i++) data[i] = rounded(m.data[i]);
+  return (matrix){data, m.row, m.column};
+}
+
 /* Sums of f32 products come near the sums of the rounded products, and within
  * two roundings of 2^-9 each of those of the products as they are. */
 static void check_product(const shape *s, const char *what, const float *got, const float *start,
                           int64_t m, int64_t n, int64_t k, matrix a, matrix b) {
+  matrix ra = rounded_matrix(a, m * k), rb = rounded_matrix(b, k * n);
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       double near = start ? (double)start[j] : 0, exact = near, size = fabs(near);
       for (int64_t p = 0; p < k; p++) {
         double x = at(a, i, p), y = at(b, p, j);
-        near += (double)rounded((float)x) * (double)rounded((float)y);
+        near += at(ra, i, p) * at(rb, p, j);
         exact += x * y;
         size += fabs(x * y);
       }
@@ -210,6 +225,8 @@ static void check_product(const shape *s, const char *what, const float *got, co
             "%s: (%lld, %lld) is %.9g, f32 gives %.9g", what, (long long)i, (long long)j, value,
             exact);
     }
+  free((float *)ra.data);
+  free((float *)rb.data);
 }
 
 static void check_layer(const layer *l) {
@@ -284,6 +301,78 @@ static void a_packed_weight_of_another_size_is_refused(void) {
         "rows are needed");
 }
 
+/* ---- tiles ---------------------------------------------------------------------- */
+
+typedef struct tiles {
+  uint16_t *a, *b;
+  float *start, *want, *c, *bias;
+  sli_tiles t;
+} tiles;
+
+enum { C_ROWS = 32, C_ROW = 112 };
+
+static uint16_t *bf16_numbers(int64_t count) {
+  uint16_t *x = aligned_alloc(64, ((size_t)count * sizeof *x + 63) / 64 * 64);
+  for (int64_t i = 0; i < count; i++) {
+    float value = (float)(int)(random_bits() % 2001 - 1000) / 1000;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    x[i] = (uint16_t)(bits >> 16);
+  }
+  return x;
+}
+
+static float *f32_numbers(int64_t count) {
+  sl_type type = SL_TYPE(SL_F32, count);
+  float *x = aligned_alloc(64, ((size_t)count * sizeof *x + 63) / 64 * 64);
+  array_random(x, &type, 0);
+  return x;
+}
+
+/* Where what C had, or the bias, or both operands lie as a strip and its panels. */
+static double tile_sum(const tiles *x, int64_t row, int64_t column) {
+  const sli_tiles *t = &x->t;
+  double sum = t->adds ? (double)x->start[row * C_ROW + column] : t->bias ? (double)t->bias[column] : 0;
+  for (int64_t k = 0; k < t->k; k++)
+    sum += (double)from_bits((uint32_t)x->a[k / 32 * 1024 + row * 32 + k % 32] << 16) *
+           (double)from_bits((uint32_t)x->b[column / 32 * t->b_panel + k / 2 * 64 + column % 32 * 2 + k % 2] << 16);
+  return sum;
+}
+
+static void check_tiles(tiles *x) {
+  size_t bytes = C_ROWS * C_ROW * sizeof(float);
+  for (int level = 0; level <= sli_cpu_level(); level++) {
+    x->t.c = level ? x->c : x->want;
+    memcpy(x->t.c, x->start, bytes);
+    levels[level]->tile_product(&x->t, 0);
+    CHECK(!level || !memcmp(x->c, x->want, bytes), "%lld x %lld x %lld on tiles has other bits on CPU level %d",
+          (long long)x->t.rows, (long long)x->t.k, (long long)x->t.columns, level);
+  }
+  for (int64_t row = 0; row < C_ROWS; row++)
+    for (int64_t column = 0; column < C_ROW; column++) {
+      bool of_c = row < x->t.rows && column < x->t.columns;
+      double got = (double)x->want[row * C_ROW + column];
+      double want = of_c ? tile_sum(x, row, column) : (double)x->start[row * C_ROW + column];
+      CHECK(fabs(got - want) <= (of_c ? 1e-6 * (double)x->t.k + 1e-6 : 0), "(%lld, %lld) on tiles is %g, not %g",
+            (long long)row, (long long)column, got, want);
+    }
+}
+
+/* What AMX computes is what its manual says, to the last bit; neighbours of C are left alone. */
+static void tiles_have_the_same_bits_on_all_levels(void) {
+  static const int64_t shapes[][3] = {{32, 32, 32}, {32, 96, 64}, {5, 77, 160}, {32, 33, 32}, {1, 1, 96}, {31, 112, 512}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int how = 0; how < 6; how++) {
+      int64_t k = shapes[i][2], panels = (shapes[i][1] + 31) / 32;
+      tiles x = {bf16_numbers(32 * k), bf16_numbers(panels * 32 * k), f32_numbers(C_ROWS * C_ROW),
+                 f32_numbers(C_ROWS * C_ROW), f32_numbers(C_ROWS * C_ROW), f32_numbers(C_ROW), {0}};
+      x.t = (sli_tiles){.a = x.a, .b = x.b, .b_panel = 32 * k, .k = k, .rows = shapes[i][0], .columns = shapes[i][1],
+                        .c_row = C_ROW, .adds = how % 3 == 1, .bias = how % 3 == 2 ? x.bias : NULL, .streams = how / 3};
+      check_tiles(&x);
+      free(x.a), free(x.b), free(x.start), free(x.want), free(x.c), free(x.bias);
+    }
+}
+
 /* Else two threads would wait for each other a quarter of the time. */
 static void few_chunks_are_an_even_number(void) {
   for (int64_t m = 1; m < 2048; m++) {
@@ -298,20 +387,29 @@ static void few_chunks_are_an_even_number(void) {
   }
 }
 
+/* By the library where this processor multiplies bf16 or the library can pretend it does, and on tiles, which
+ * any processor can. */
+static void check_products(uint64_t seed) {
+  struct sl_team *team = sli_team_create(3, NULL, NULL);
+  for (int tiles = 0; tiles < 2; tiles++) {
+    setenv("SLUICE_CPU_BF16", tiles ? "tiles" : "1", 1);
+    CHECK(!tiles || sl_cpu_bf16(), "no tiles");
+    if (!sl_cpu_bf16()) continue;
+    seed_random(seed);
+    products_round_their_operands(team);
+    sums_go_on_in_f32();
+  }
+  sli_team_destroy(team);
+}
+
 int main(void) {
   setenv("SLUICE_CPU_BF16", "1", 1);
   seed_random(7);
   rounding_goes_to_the_nearest();
   turning_and_packing_move_each_number_once();
+  tiles_have_the_same_bits_on_all_levels();
   few_chunks_are_an_even_number();
   a_packed_weight_of_another_size_is_refused();
-  if (!sl_cpu_bf16()) {
-    printf("skipped: no bf16 on this CPU, not even emulated: products are not tested\n");
-    return 77;
-  }
-  struct sl_team *team = sli_team_create(3, NULL, NULL);
-  products_round_their_operands(team);
-  sums_go_on_in_f32();
-  sli_team_destroy(team);
+  on_every_level(check_products, 7);
   return 0;
 }

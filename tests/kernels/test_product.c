@@ -68,7 +68,7 @@ static void check_cuts(operands *o, const sli_product *p, struct sl_team *const 
   const sli_product_shape *s = &o->shape;
   for (int t = 0; t < nteams; t++) {
     start(o);
-    sli_product_run(p, teams[t], s->add, o->a, o->b, o->bias, o->c);
+    sli_product_run(p, teams[t], s->add, o->a, o->b, o->bias, o->c, NULL);
     check_same(o, "on a team");
   }
   start(o);
@@ -81,7 +81,7 @@ static void check(sli_product_shape shape, struct sl_team *const *teams, int nte
   sli_product *p;
   CHECK(!sli_product_create(&shape, &p), "%s", sl_detail());
   memcpy(o.want, o.start, (size_t)(shape.m * shape.n) * sizeof *o.want);
-  sli_product_run(p, NULL, shape.add, o.a, o.b, o.bias, o.want);
+  sli_product_run(p, NULL, shape.add, o.a, o.b, o.bias, o.want, NULL);
   check_sums(&o);
   check_cuts(&o, p, teams, nteams);
   sli_product_destroy(p);
@@ -116,7 +116,7 @@ static void *multiply(void *arg) {
   float *c = malloc(bytes);
   for (int i = 0; i < TIMES; i++) {
     memset(c, 0xff, bytes);
-    sli_product_run(w->product, NULL, false, o->a, o->b, NULL, c);
+    sli_product_run(w->product, NULL, false, o->a, o->b, NULL, c, NULL);
     CHECK(!memcmp(c, o->want, bytes), "%lld x %lld x %lld gives other numbers while other threads multiply",
           (long long)o->shape.m, (long long)o->shape.k, (long long)o->shape.n);
   }
@@ -131,7 +131,7 @@ static void threads_do_not_disturb_each_other(void) {
     sli_product *product;
     o[t] = operands_of((sli_product_shape){.m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2});
     CHECK(!sli_product_create(&o[t].shape, &product), "%s", sl_detail());
-    sli_product_run(product, NULL, false, o[t].a, o[t].b, NULL, o[t].want);
+    sli_product_run(product, NULL, false, o[t].a, o[t].b, NULL, o[t].want, NULL);
     w[t] = (worker){.product = product, .o = &o[t]};
   }
   for (int t = 0; t < THREADS; t++) CHECK(!pthread_create(&w[t].thread, NULL, multiply, &w[t]), "a thread");

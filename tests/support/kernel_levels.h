@@ -11,7 +11,7 @@
 #include "tests/support/test.h"
 
 static inline void on_every_level(void (*check)(uint64_t seed), uint64_t seed) {
-  for (int level = 0; level <= 3; level++) {
+  for (int level = 0; level <= 4; level++) {
     pid_t child = fork();
     if (!child) {
       setenv("SLUICE_CPU_LEVEL", (const char[]){(char)('0' + level), 0}, 1);

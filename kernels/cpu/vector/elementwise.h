@@ -31,7 +31,7 @@ static void total_chunk(void *arg, int i) {
   const float *x = call->in[0];
   double *partial = call->scratch;
   dvec sum = {0};
-  FOR_EACH(call, i, at, n) sum += __builtin_convertvector(load(x + at, n), dvec);
+  FOR_EACH(call, i, at, n) add_wide(&sum, load(x + at, n));
   partial[i] = dsum(&sum);
 }
 

@@ -87,7 +87,7 @@ static void sum_across(folding *f, places p, int64_t n) {
     for (int64_t k = 0; k < s->dim[s->ndim - 1]; k++, move(&q, s, s->ndim - 1, 1)) {
       const float *y = fold_row(f, &q, s->kept - 1, 0, n, f->y);
       for (int64_t j = 0; j < n; j += LANES)
-        f->sum[j / LANES] += __builtin_convertvector(load(y + j, n - j), dvec);
+        add_wide(&f->sum[j / LANES], load(y + j, n - j));
     }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
 }
@@ -102,7 +102,7 @@ static double sum_along(folding *f, places p) {
       int64_t count = n - at < TILE ? n - at : TILE;
       const float *y = fold_row(f, &p, s->ndim - 1, at, count, f->y);
       for (int64_t k = 0; k < count; k += LANES)
-        sum += __builtin_convertvector(load(y + k, count - k), dvec);
+        add_wide(&sum, load(y + k, count - k));
     }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
   return dsum(&sum);
@@ -120,10 +120,10 @@ static void fold_sums(folding *f, places p, int64_t to, int64_t n) {
   bool along = sums_along(s);
   for (int64_t at = 0, count; at < n; at += count) {
     count = along ? 1 : n - at < TILE ? n - at : TILE;
-    if (along) f->sum[0][0] = sum_along(f, p);
+    if (along) f->sum[0].low[0] = sum_along(f, p);
     else sum_across(f, p, count);
     for (int64_t k = 0; k < count; k += LANES)
-      storeu(f->y + k, __builtin_convertvector(f->sum[k / LANES] * (double)f->of->factor, vec));
+      storeu(f->y + k, narrow_times(&f->sum[k / LANES], (double)f->of->factor));
     put(f->of, f->y, 1, to + at, count);
     if (s->kept) move(&p, s, s->kept - 1, count);
   }

@@ -108,10 +108,7 @@ static void mse_chunk(void *arg, int i) {
   const float *y = call->in[0], *t = call->in[1];
   double *partial = call->scratch;
   dvec total = {0};
-  FOR_EACH(call, i, at, n) {
-    dvec d = __builtin_convertvector(load(y + at, n) - load(t + at, n), dvec);
-    total += d * d;
-  }
+  FOR_EACH(call, i, at, n) add_wide_square(&total, load(y + at, n) - load(t + at, n));
   partial[i] = dsum(&total);
 }
 

@@ -106,18 +106,37 @@ static inline sli_range turn_rows(const sli_turning *t, int i) {
   return sli_chunk_range(t->k, sli_turn_rows(t), i % sli_chunk_count(t->k, sli_turn_rows(t)));
 }
 
-static void turn_bf16_chunk(void *arg, int i) {
-  const sli_turning *t = arg;
-  sli_range columns = turn_columns(t, i), rows = turn_rows(t, i);
-  int64_t to_row = sli_turned_row(t->k), end = sli_turned_row(rows.end);
-  for (int64_t k = rows.begin; k < end; k += 2 * LANES)
+/* The place of (k, n) among those turned. */
+static inline uint16_t *turned_at(const sli_turning *t, int64_t k, int64_t n) {
+  int64_t row = sli_turned_row(t->k);
+  if (!t->strips) return t->to + n * row + k;
+  return t->to + (n - n % SLI_STRIP) * row + k / SLI_STRIP * SLI_SQUARE + n % SLI_STRIP * SLI_STRIP + k % SLI_STRIP;
+}
+
+static void turn_rows_over(const sli_turning *t, sli_range rows, sli_range columns) {
+  for (int64_t k = rows.begin; k < sli_turned_row(rows.end); k += 2 * LANES)
     for (int64_t n = columns.begin; n < columns.end; n += LANES) {
       vec v[LANES];
       square_of_rows(v, t->from + k * t->row + n, t->row, rows.end - k, columns.end - n);
       transpose(v);
-      for (int l = 0; l < LANES && n + l < columns.end; l++)
-        store_pairs(t->to + (n + l) * to_row + k, v[l]);
+      for (int l = 0; l < LANES && n + l < columns.end; l++) store_pairs(turned_at(t, k, n + l), v[l]);
     }
+}
+
+/* They lie that way already. */
+static void round_columns(const sli_turning *t, sli_range rows, sli_range columns) {
+  for (int64_t n = columns.begin; n < columns.end; n++)
+    for (int64_t k = rows.begin; k < sli_turned_row(rows.end); k += 2 * LANES) {
+      const float *from = t->from + n * t->row + k;
+      store_pairs(turned_at(t, k, n), neighbours(load(from, rows.end - k), load(from + LANES, rows.end - k - LANES)));
+    }
+}
+
+static void turn_bf16_chunk(void *arg, int i) {
+  const sli_turning *t = arg;
+  sli_range columns = turn_columns(t, i), rows = turn_rows(t, i);
+  if (t->turned) round_columns(t, rows, columns);
+  else turn_rows_over(t, rows, columns);
 }
 
 /* The block of columns from n on, in which two rows have 2 block numbers. */
@@ -126,13 +145,14 @@ static inline uint16_t *packed_block(const sli_turning *t, int64_t n) {
 }
 
 static void pack_rows(const sli_turning *t, sli_range rows, sli_range columns) {
+  int64_t ahead = 2 * (SLI_TURN_LONG / (columns.end - columns.begin) + 1) * t->row;
   for (int64_t k = rows.begin; k < rows.end; k += 2)
     for (int64_t n = columns.begin; n < columns.end; n += t->block) {
       uint16_t *to = packed_block(t, n) + k * t->block;
       const float *from = t->from + k * t->row + n;
       for (int64_t c = 0, left = t->n - n; c < t->block; c += LANES) {
-        __builtin_prefetch(from + 2 * t->row + c);
-        __builtin_prefetch(from + 3 * t->row + c);
+        __builtin_prefetch(from + ahead + c);
+        __builtin_prefetch(from + ahead + t->row + c);
         store_pairs(to + 2 * c, pair(load(from + c, k < t->k ? left - c : 0),
                                      load(from + t->row + c, k + 1 < t->k ? left - c : 0)));
       }

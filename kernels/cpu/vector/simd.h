@@ -16,7 +16,13 @@ typedef float vec VECTOR(4);
 typedef float vec_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(4)));
 typedef int32_t ivec VECTOR(4);
 typedef uint32_t uvec VECTOR(4);
-typedef double dvec VECTOR(8); /* a pair of registers */
+typedef float fhalf VECTOR(2);
+typedef double dhalf VECTOR(4);
+
+/* As many doubles. Two registers by name: a vector of their size would live in memory. */
+typedef struct dvec {
+  dhalf low, high;
+} dvec;
 
 static inline vec set(float x) {
   return x - (vec){0};
@@ -113,9 +119,47 @@ static inline float largest(vec v) {
   return m;
 }
 
+static inline dvec widen(vec x) {
+#if defined(__AVX512F__)
+  __m512 v = (__m512)x;
+  return (dvec){(dhalf)_mm512_cvtps_pd(_mm512_castps512_ps256(v)), (dhalf)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))};
+#elif defined(__AVX2__)
+  __m256 v = (__m256)x;
+  return (dvec){(dhalf)_mm256_cvtps_pd(_mm256_castps256_ps128(v)), (dhalf)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
+#else
+  fhalf halves[2];
+  memcpy(halves, &x, sizeof halves);
+  return (dvec){__builtin_convertvector(halves[0], dhalf), __builtin_convertvector(halves[1], dhalf)};
+#endif
+}
+
+static inline void add_wide(dvec *sum, vec x) {
+  dvec y = widen(x);
+  sum->low += y.low;
+  sum->high += y.high;
+}
+
+static inline void add_wide_square(dvec *sum, vec x) {
+  dvec y = widen(x);
+  sum->low += y.low * y.low;
+  sum->high += y.high * y.high;
+}
+
+/* Its lanes times `factor`, as floats. */
+static inline vec narrow_times(const dvec *v, double factor) {
+  float y[LANES];
+  for (int l = 0; l < LANES / 2; l++) {
+    y[l] = (float)(v->low[l] * factor);
+    y[l + LANES / 2] = (float)(v->high[l] * factor);
+  }
+  return loadu(y);
+}
+
+/* Lane by lane, from the first. */
 static inline double dsum(const dvec *v) {
   double s = 0;
-  for (int l = 0; l < LANES; l++) s += (*v)[l];
+  for (int l = 0; l < LANES / 2; l++) s += v->low[l];
+  for (int l = 0; l < LANES / 2; l++) s += v->high[l];
   return s;
 }
 

@@ -19,9 +19,11 @@ static void embedding_chunk(void *arg, int i) {
   }
 }
 
-static inline void zero_columns(float *table, int64_t rows, int64_t width, sli_range columns) {
-  size_t bytes = (size_t)(columns.end - columns.begin) * sizeof *table;
-  for (int64_t r = 0; r < rows; r++) memset(table + r * width + columns.begin, 0, bytes);
+/* The elements of a table that is to be summed up. */
+static void zero_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  sli_range range = sli_elements(&call->out_type[0], i);
+  memset((float *)call->out[0] + range.begin, 0, (size_t)(range.end - range.begin) * sizeof(float));
 }
 
 static inline void add_columns(float *to, const float *from, sli_range columns) {
@@ -39,7 +41,6 @@ static void embedding_w_chunk(void *arg, int i) {
   int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
   int64_t rows = sl_type_elements(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
-  if (!sli_accumulates(call, 0)) zero_columns(dtable, vocab, width, columns);
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - call->attrs->first;
     if (id >= 0 && id < vocab) add_columns(dtable + id * width, dy + r * width, columns);
@@ -67,7 +68,6 @@ static void position_w_chunk(void *arg, int i) {
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
   int64_t rows = sl_type_rows(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
-  if (!sli_accumulates(call, 0)) zero_columns(dtable, call->out_type[0].dim[0], width, columns);
   for (int64_t r = 0; r < rows; r++)
     add_columns(dtable + sli_position(call, r % length) * width, dy + r * width, columns);
 }

@@ -9,13 +9,16 @@ static inline vec gradient(const sl_call *call, int from, int64_t at, int64_t n)
   return g;
 }
 
+enum { SUM_AHEAD = 512 }; /* floats: further than processors look by themselves */
+
 static void sumsq_chunk(void *arg, int i) {
   const sl_call *call = arg;
   double *partial = call->scratch;
   dvec total = {0};
-  FOR_EACH(call, i, at, n) {
-    dvec g = __builtin_convertvector(gradient(call, 0, at, n), dvec);
-    total += g * g;
+  sli_range range = sli_chunk_range(sl_type_elements(&call->in_type[0]), SLI_SUMSQ_ELEMENTS, i);
+  for (int64_t at = range.begin; at < range.end; at += LANES) {
+    for (int k = 0; k < call->nin; k++) __builtin_prefetch((const float *)call->in[k] + at + SUM_AHEAD);
+    add_wide_square(&total, gradient(call, 0, at, range.end - at));
   }
   partial[i] = dsum(&total);
 }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/vector/simd.h"
 
 #include "kernels/cpu/vector/round.h"
+#include "kernels/cpu/vector/tiles.h"
 #include "kernels/cpu/vector/attention_product.h"
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/attention_b.h"
@@ -36,6 +37,9 @@ const sli_cpu_chunks SLI_TABLE = {
     .where = where_rows,
 #if defined(__AVX2__) && !defined(__AVX512F__)
     .openblas = true,
+#endif
+#if defined(__AMX_BF16__)
+    .tiles = true,
 #endif
 };
 #endif

@@ -1,0 +1,8 @@
+/* The chunk functions for CPU level 4: AVX-512 with products of bf16, and AMX. */
+#include "kernels/cpu/vector/vector.h"
+
+#if defined(__x86_64__)
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-bf16")
+#endif
+#define SLI_TABLE sli_cpu_level4
+#include "kernels/cpu/vector/vector.h"

@@ -1,0 +1,139 @@
+/* Products in bf16 on tiles.
+ *
+ * C is cut into chunks by its shape alone: up to HEIGHT rows, and so many columns that their panels of B stay in the
+ * second cache, while a strip of A stays in the first. Chunks follow each other down the columns, so that a thread
+ * finds the panels where it left them.
+ *
+ * What bounds such a product is memory, so what is used once is brought once. B is rounded into panels by the chunk
+ * that needs them, if all rows are in one chunk: a weight goes from memory to the processor and nowhere else. If
+ * not, all of B is beforehand, or by op pack. In the same way A is rounded by the chunk, if all columns are in one.
+ *
+ * The sum of an element of C goes along k from one end to the other, whatever the chunks are. */
+#include "kernels/cpu/tiles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "kernels/cpu/chunk.h"
+#include "kernels/kernels.h"
+
+enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 384 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
+enum { DEPTH = 4096 }; /* of a stretch along k: what is longer is summed up in C */
+enum { PANELS, STRIP }; /* a thread's rooms */
+
+bool sli_has_tiles(void) {
+  const char *asked = getenv("SLUICE_CPU_BF16");
+  return sli_cpu()->tiles || (asked && !strcmp(asked, "tiles"));
+}
+
+static int64_t up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
+
+static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+typedef struct cut {
+  int64_t height, width; /* of a chunk; the width is one of whole panels */
+  int64_t down, across;  /* chunks */
+} cut;
+
+static cut cut_of(const sli_product_shape *s, int64_t rows) {
+  int64_t panels = PANELS_NUMBERS / SLI_MIN(up(s->k, SLI_STRIP), DEPTH) / SLI_STRIP * SLI_STRIP;
+  int64_t down = pieces(s->m, HEIGHT), across = pieces(s->n, SLI_MIN(WIDTH, panels));
+  if (down * across < FEWEST_CHUNKS) across = SLI_MAX(across, SLI_MIN(pieces(FEWEST_CHUNKS, down), s->n / LEAST));
+  if (down * across < FEWEST_CHUNKS) down = SLI_MAX(down, SLI_MIN(pieces(FEWEST_CHUNKS, across), s->m / LEAST));
+  cut c = {.height = up(pieces(s->m, down), SLI_STRIP), .width = up(pieces(s->n, across), SLI_STRIP)};
+  c.down = pieces(rows, c.height);
+  c.across = pieces(s->n, c.width);
+  return c;
+}
+
+typedef struct run {
+  const sli_product_shape *shape;
+  cut cut;
+  int64_t rows;
+  bool add;
+  const float *a, *b, *bias;
+  const uint16_t *strips; /* of all of a; NULL: each chunk makes its own */
+  const uint16_t *panels; /* of all of b; NULL: the same */
+  float *c;
+} run;
+
+/* What is there before the chunks begin. */
+static bool strips_first(const sli_product_shape *s) { return s->a_transposed || cut_of(s, s->m).width < s->n; }
+static bool panels_first(const sli_product_shape *s) { return !s->b_packed && cut_of(s, s->m).height < s->m; }
+
+static size_t ordered_bytes(int64_t rows, int64_t k) {
+  return (size_t)(up(rows, SLI_STRIP) * sli_turned_row(k)) * sizeof(uint16_t);
+}
+static size_t strips_bytes(const sli_product_shape *s) { return strips_first(s) ? ordered_bytes(s->m, s->k) : 0; }
+static size_t panels_bytes(const sli_product_shape *s) { return panels_first(s) ? ordered_bytes(s->n, s->k) : 0; }
+
+size_t sli_tiles_scratch(const sli_product_shape *s) { return strips_bytes(s) + panels_bytes(s); }
+
+/* Some rows of A from step k on, and columns of B. */
+static sli_turning strips_of(const run *r, int64_t row, int64_t rows, int64_t k, int64_t steps, void *to) {
+  const sli_product_shape *s = r->shape;
+  int64_t at = s->a_transposed ? k * s->m + row : row * s->k + k;
+  return (sli_turning){.from = r->a + at, .row = s->a_transposed ? s->m : s->k, .k = steps, .n = rows,
+                       .block = SLI_STRIP, .turned = !s->a_transposed, .strips = true, .to = to};
+}
+static sli_turning panels_of(const run *r, int64_t column, int64_t columns, int64_t k, int64_t steps, void *to) {
+  const sli_product_shape *s = r->shape;
+  int64_t at = s->b_transposed ? column * s->k + k : k * s->n + column;
+  return (sli_turning){.from = r->b + at, .row = s->b_transposed ? s->k : s->n, .k = steps, .n = columns,
+                       .block = SLI_STRIP, .turned = s->b_transposed, .to = to};
+}
+
+/* On this thread. */
+static const uint16_t *order(sli_chunk_fn *into, sli_turning t) {
+  for (int i = 0; i < sli_turn_chunks(&t); i++) into(&t, i);
+  return t.to;
+}
+
+static void multiply_strips(const run *r, sli_tiles t, int64_t row, int64_t k, int64_t steps) {
+  int64_t whole = sli_turned_row(r->shape->k) * SLI_STRIP, rows = t.rows;
+  uint16_t *room = r->strips ? NULL : (uint16_t *)sli_product_room(STRIP, ordered_bytes(SLI_STRIP, DEPTH));
+  for (int64_t y = 0; y < rows; y += SLI_STRIP, t.c += SLI_STRIP * t.c_row) {
+    t.rows = SLI_MIN(rows - y, SLI_STRIP);
+    t.a = r->strips ? r->strips + (row + y) / SLI_STRIP * whole + k * SLI_STRIP
+                    : order(sli_cpu()->turn_bf16, strips_of(r, row + y, t.rows, k, steps, room));
+    sli_cpu()->tile_product(&t, 0);
+  }
+}
+
+static void multiply_chunk(void *arg, int i) {
+  const run *r = arg;
+  const sli_product_shape *s = r->shape;
+  int64_t whole = sli_turned_row(s->k) * SLI_STRIP;
+  int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
+  sli_tiles t = {.rows = SLI_MIN(r->cut.height, r->rows - row), .columns = SLI_MIN(r->cut.width, s->n - column),
+                 .c = r->c + row * s->n + column, .c_row = s->n, .bias = r->bias ? r->bias + column : NULL,
+                 .streams = s->streams && !r->add && s->k <= DEPTH};
+  size_t bytes = ordered_bytes(t.columns, SLI_MIN(s->k, DEPTH));
+  for (int64_t k = 0, steps; k < s->k; k += steps) {
+    steps = SLI_MIN(s->k - k, DEPTH);
+    t.k = sli_turned_row(steps);
+    t.adds = r->add || k > 0;
+    t.b_panel = r->panels ? whole : t.k * SLI_STRIP;
+    t.b = r->panels ? r->panels + column / SLI_STRIP * whole + k * SLI_STRIP
+                    : order(sli_cpu()->pack_bf16,
+                            panels_of(r, column, t.columns, k, steps, sli_product_room(PANELS, bytes)));
+    multiply_strips(r, t, row, k, steps);
+  }
+}
+
+static const uint16_t *order_all(struct sl_team *team, sli_chunk_fn *into, sli_turning t) {
+  sl_team_for(team, sli_turn_chunks(&t), into, &t);
+  return t.to;
+}
+
+void sli_tiles_multiply(const sli_product_shape *s, struct sl_team *team, int64_t rows, bool add, const float *a,
+                        const void *b, const float *bias, float *c, void *scratch) {
+  run r = {.shape = s, .cut = cut_of(s, rows), .rows = rows, .add = add, .a = a, .b = b, .bias = bias, .c = c};
+  if (strips_first(s)) r.strips = order_all(team, sli_cpu()->turn_bf16, strips_of(&r, 0, rows, 0, s->k, scratch));
+  if (s->b_packed) r.panels = b;
+  else if (panels_first(s))
+    r.panels = order_all(team, sli_cpu()->pack_bf16,
+                         panels_of(&r, 0, s->n, 0, s->k, (char *)scratch + strips_bytes(s)));
+  sl_team_for(team, (int)(r.cut.down * r.cut.across), multiply_chunk, &r);
+}

@@ -1,0 +1,16 @@
+/* Products in bf16 on tiles of numbers, for processors that have them (AMX). */
+#ifndef SLUICE_TILES_H
+#define SLUICE_TILES_H
+
+#include "kernels/cpu/product.h"
+
+/* Any thread. False: this processor multiplies otherwise. */
+bool sli_has_tiles(void);
+
+/* C = A B, or C += A B, of `rows` rows of A; A as f32, B too or packed (sli_product_shape). `scratch` is 64-byte aligned
+ * and of sli_tiles_scratch bytes. */
+void sli_tiles_multiply(const sli_product_shape *shape, struct sl_team *team, int64_t rows, bool add, const float *a,
+                        const void *b, const float *bias, float *c, void *scratch);
+size_t sli_tiles_scratch(const sli_product_shape *shape);
+
+#endif
