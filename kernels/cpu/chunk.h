@@ -255,13 +255,13 @@ static inline int sli_turn_chunks(const sli_turning *t) {
 /* A strip is 32 rows of A, a panel 32 columns of B; a square of a strip and one of a panel are 32 steps of k. */
 enum { SLI_STRIP = 32, SLI_SQUARE = SLI_STRIP * SLI_STRIP };
 
-/* A strip, or what there is of its rows, by some panels. There is one chunk, 0. */
+/* Some strips by some panels. There is one chunk, 0. */
 typedef struct sli_tiles {
-  const uint16_t *a;     /* [k / 32][32][32] */
-  const uint16_t *b;     /* [panel][k / 2][32][2] */
-  int64_t b_panel;       /* numbers from one to the next */
-  int64_t k;             /* a multiple of 32 */
-  int64_t rows, columns; /* of C */
+  const uint16_t *a;        /* [strip][k / 32][32][32] */
+  const uint16_t *b;        /* [panel][k / 2][32][2] */
+  int64_t a_strip, b_panel; /* numbers from one to the next */
+  int64_t k;                /* a multiple of 32 */
+  int64_t rows, columns;    /* of C */
   float *c;
   int64_t c_row;
   bool adds;         /* to what C has; otherwise */

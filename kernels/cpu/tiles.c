@@ -90,13 +90,12 @@ static const uint16_t *order(sli_chunk_fn *into, sli_turning t) {
   return t.to;
 }
 
-static void multiply_strips(const run *r, sli_tiles t, int64_t row, int64_t k, int64_t steps) {
-  int64_t whole = sli_turned_row(r->shape->k) * SLI_STRIP, rows = t.rows;
-  uint16_t *room = r->strips ? NULL : (uint16_t *)sli_product_room(STRIP, ordered_bytes(SLI_STRIP, DEPTH));
-  for (int64_t y = 0; y < rows; y += SLI_STRIP, t.c += SLI_STRIP * t.c_row) {
-    t.rows = SLI_MIN(rows - y, SLI_STRIP);
-    t.a = r->strips ? r->strips + (row + y) / SLI_STRIP * whole + k * SLI_STRIP
-                    : order(sli_cpu()->turn_bf16, strips_of(r, row + y, t.rows, k, steps, room));
+/* Strips one by one, each rounded first. */
+static void round_and_multiply(const run *r, sli_tiles t, int64_t row, int64_t k, int64_t steps) {
+  void *room = sli_product_room(STRIP, ordered_bytes(SLI_STRIP, DEPTH));
+  for (int64_t end = row + t.rows; row < end; row += SLI_STRIP, t.c += SLI_STRIP * t.c_row) {
+    t.rows = SLI_MIN(end - row, SLI_STRIP);
+    t.a = order(sli_cpu()->turn_bf16, strips_of(r, row, t.rows, k, steps, room));
     sli_cpu()->tile_product(&t, 0);
   }
 }
@@ -118,7 +117,13 @@ static void multiply_chunk(void *arg, int i) {
     t.b = r->panels ? r->panels + column / SLI_STRIP * whole + k * SLI_STRIP
                     : order(sli_cpu()->pack_bf16,
                             panels_of(r, column, t.columns, k, steps, sli_product_room(PANELS, bytes)));
-    multiply_strips(r, t, row, k, steps);
+    if (!r->strips) {
+      round_and_multiply(r, t, row, k, steps);
+      continue;
+    }
+    t.a_strip = whole;
+    t.a = r->strips + row / SLI_STRIP * whole + k * SLI_STRIP;
+    sli_cpu()->tile_product(&t, 0);
   }
 }
 

@@ -220,6 +220,7 @@ static void attention_chunk(void *arg, int i) {
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   tile_sight t;
   tile_state x;
+  if (a->bf16) begin_tiles();
   turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
   begin_tile(&x, dim);
   if (a->resumes)
@@ -232,6 +233,7 @@ static void attention_chunk(void *arg, int i) {
     attend(&x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
   end_tile(&x, a, b, h, i0, nq);
+  if (a->bf16) end_tiles();
 }
 
 /* ---- keys that come some at a time -------------------------------------------------- */
@@ -284,6 +286,7 @@ static void attention_sweep_chunk(void *arg, int i) {
   float *out = a->out + b * a->o_batch + i0 * a->o_row + h * dim;
   tile_sight t;
   tile_state x;
+  if (a->bf16) begin_tiles();
   turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
   begin_tile(&x, dim);
   if (!w->begins) resume_tile(&x, a, seen, out, nq);
@@ -297,4 +300,5 @@ static void attention_sweep_chunk(void *arg, int i) {
   }
   if (w->ends) end_tile(&x, a, b, h, i0, nq);
   else leave_tile(&x, a, seen, out, nq);
+  if (a->bf16) end_tiles();
 }

@@ -117,6 +117,8 @@ static void attention_b_chunk(void *arg, int i) {
     zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, rows, a->dim);
     zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, rows, a->dim);
   }
+  if (a->bf16) begin_tiles();
   for (int64_t g = 0; g < group; g++)
     for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(a, b, h * group + g, i0);
+  if (a->bf16) end_tiles();
 }

@@ -54,10 +54,87 @@ static inline __attribute__((always_inline)) void blocks(bool words, bool add, i
   }
 }
 
-/* C[M, N] = A[M, K] B[K, N], added to C if `add`. */
+#if defined(__AMX_BF16__)
+
+/* Words of A and B lie as tiles have them: 16 rows of A by 16 words, 16 rows of B by 16 words. */
+enum { WORDS = 16, BLOCK = 32 };
+
+static inline void add_words(const float *a, int64_t a_row, const float *b, int64_t b_row) {
+  int64_t a_bytes = a_row * (int64_t)sizeof *a, b_bytes = b_row * (int64_t)sizeof *b;
+  settle();
+  _tile_loadd(4, a, a_bytes);
+  _tile_loadd(6, b, b_bytes);
+  _tile_loadd(7, b + WORDS, b_bytes);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, a + WORDS * a_row, a_bytes);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+/* Fewer words than a tile has, with zeros behind them. */
+static void add_few_words(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t words) {
+  _Alignas(64) float left[BLOCK * WORDS] = {0}, right[WORDS * BLOCK] = {0};
+  for (int64_t r = 0; r < BLOCK; r++) memcpy(left + r * WORDS, a + r * a_row, (size_t)words * sizeof *a);
+  for (int64_t k = 0; k < words; k++) memcpy(right + k * BLOCK, b + k * b_row, BLOCK * sizeof *b);
+  add_words(left, WORDS, right, BLOCK);
+}
+
+/* A block of C, of which there may be less. */
+static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, const float *a, int64_t a_row,
+                        const float *b, int64_t b_row, float *c, int64_t c_row) {
+  _Alignas(64) float whole[BLOCK * BLOCK];
+  bool edge = rows < BLOCK || columns < BLOCK;
+  float *to = edge ? whole : c;
+  int64_t to_row = (edge ? BLOCK : c_row) * (int64_t)sizeof *c;
+  size_t bytes = (size_t)(columns < BLOCK ? columns : BLOCK) * sizeof *c;
+  for (int64_t r = 0; edge && add && r < BLOCK && r < rows; r++) memcpy(whole + r * BLOCK, c + r * c_row, bytes);
+  if (add) load_quarters(to, to_row);
+  else zero_quarters();
+  for (; K >= WORDS; K -= WORDS, a += WORDS, b += WORDS * b_row) add_words(a, a_row, b, b_row);
+  if (K) add_few_words(a, a_row, b, b_row, K);
+  store_quarters(to, to_row);
+  for (int64_t r = 0; edge && r < BLOCK && r < rows; r++) memcpy(c + r * c_row, whole + r * BLOCK, bytes);
+}
+
+/* to[m][k] = from[k][m]; of both up to multiples of WORDS. */
+static void turn_words(float *to, int64_t to_row, const float *from, int64_t row, int64_t M, int64_t K) {
+  for (int64_t k = 0; k < K; k += WORDS)
+    for (int64_t m = 0; m < M; m += WORDS) {
+      vec v[WORDS];
+      for (int64_t l = 0; l < WORDS; l++) v[l] = loadu(from + (k + l) * row + m);
+      transpose(v);
+      for (int64_t l = 0; l < WORDS; l++) storeu(to + (m + l) * to_row + k, v[l]);
+    }
+}
+
+static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,
+                          const float *b, int64_t b_row, float *c, int64_t c_row) {
+  _Alignas(64) float turned[SLI_MAX_HEAD_DIM * KT / 2];
+  if (a_col != 1) {
+    turn_words(turned, KT / 2, a, a_col, M, K);
+    a = turned;
+    a_row = KT / 2;
+  }
+  for (int64_t n = 0; n < N; n += BLOCK)
+    for (int64_t m = 0; m < M; m += BLOCK)
+      words_block(add, M - m, N - n, K, a + m * a_row, a_row, b + n, b_row, c + m * c_row + n, c_row);
+}
+
+#else
+
+static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,
+                          const float *b, int64_t b_row, float *c, int64_t c_row) {
+  blocks(true, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
+}
+
+#endif
+
+/* C[M, N] = A[M, K] B[K, N], added to C if `add`; `words`: of words, by K of them (for which there are tiles, from
+ * begin_tiles to end_tiles). */
 static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
                     int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row) {
-  if (words) blocks(true, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
+  if (words) words_product(add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
   else blocks(false, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
 }
 

@@ -8,6 +8,9 @@ enum { TILE_SIDE = 16 };
 
 #if defined(__AMX_BF16__)
 
+/* GCC's functions for tiles do not say what memory they read: whatever is written before them has to be there. */
+static inline void settle(void) { __asm__ volatile("" ::: "memory"); }
+
 /* All tiles are 16 rows of 64 bytes (the manual's palette 1). */
 static inline void begin_tiles(void) {
   _Alignas(64) struct {
@@ -16,6 +19,7 @@ static inline void begin_tiles(void) {
     uint8_t rows[16];
   } layout = {.palette = 1};
   for (int t = 0; t < 8; t++) layout.row_bytes[t] = 64, layout.rows[t] = TILE_SIDE;
+  settle();
   _tile_loadconfig(&layout);
 }
 
@@ -28,6 +32,7 @@ static inline void end_tiles(void) {
 /* Four quarters of what is summed, from row to row `row` bytes. */
 static inline void load_quarters(const float *from, int64_t row) {
   const char *lower = (const char *)from + TILE_SIDE * row;
+  settle();
   _tile_loadd(0, from, row);
   _tile_loadd(1, from + TILE_SIDE, row);
   _tile_loadd(2, lower, row);
@@ -50,6 +55,7 @@ static inline void zero_quarters(void) {
 }
 
 static inline void add_squares(const uint16_t *a, const uint16_t *b, int64_t squares) {
+  settle();
   for (; squares > 0; squares--, a += SLI_SQUARE, b += SLI_SQUARE) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 128);
@@ -73,12 +79,12 @@ static inline void stream_quarters(float *c, int64_t c_row) {
 }
 
 /* A block of C. A row that is 0 bytes long repeats the bias. */
-static inline void add_block(const sli_tiles *t, const uint16_t *b, const float *bias, float *c, int64_t c_row,
-                             bool streams) {
+static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const float *bias, float *c,
+                             int64_t c_row, bool streams) {
   if (t->adds) load_quarters(c, c_row * (int64_t)sizeof *c);
   else if (bias) load_quarters(bias, 0);
   else zero_quarters();
-  add_squares(t->a, b, t->k / SLI_STRIP);
+  add_squares(a, b, t->k / SLI_STRIP);
   if (streams) stream_quarters(c, c_row);
   else store_quarters(c, c_row * (int64_t)sizeof *c);
 }
@@ -105,10 +111,9 @@ static inline vec add_tile_row(vec sum, const uint16_t *a, const uint16_t *b) {
   return sum + (first + second);
 }
 
-static void add_block(const sli_tiles *t, const uint16_t *b, const float *bias, float *c, int64_t c_row,
-                      bool streams) {
+static void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const float *bias, float *c,
+                      int64_t c_row, bool streams) {
   (void)streams;
-  const uint16_t *a = t->a;
   for (int row = 0; row < SLI_STRIP; row++, c += c_row, a += SLI_STRIP)
     for (int n = 0; n < SLI_STRIP; n += LANES) {
       vec sum = t->adds ? loadu(c + n) : bias ? loadu(bias + n) : (vec){0};
@@ -121,26 +126,33 @@ static void add_block(const sli_tiles *t, const uint16_t *b, const float *bias, 
 #endif
 
 /* A block at the edge of C, as part of a whole one. */
-static void add_edge(const sli_tiles *t, const uint16_t *b, const float *bias, float *c, int64_t columns) {
+static void add_edge(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const float *bias, float *c,
+                     int64_t rows, int64_t columns) {
   _Alignas(64) float whole[SLI_SQUARE] = {0}, whole_bias[SLI_STRIP] = {0};
   size_t bytes = (size_t)columns * sizeof *c;
   if (bias) memcpy(whole_bias, bias, bytes);
-  for (int64_t r = 0; t->adds && r < t->rows; r++) memcpy(whole + r * SLI_STRIP, c + r * t->c_row, bytes);
-  add_block(t, b, bias ? whole_bias : NULL, whole, SLI_STRIP, false);
-  for (int64_t r = 0; r < t->rows; r++) memcpy(c + r * t->c_row, whole + r * SLI_STRIP, bytes);
+  for (int64_t r = 0; t->adds && r < rows; r++) memcpy(whole + r * SLI_STRIP, c + r * t->c_row, bytes);
+  add_block(t, a, b, bias ? whole_bias : NULL, whole, SLI_STRIP, false);
+  for (int64_t r = 0; r < rows; r++) memcpy(c + r * t->c_row, whole + r * SLI_STRIP, bytes);
+}
+
+/* The blocks of a strip, from whose first row on C has `rows` rows. */
+static void add_strip(const sli_tiles *t, const uint16_t *a, float *c, int64_t rows) {
+  bool streams = t->streams && (uintptr_t)c % 64 == 0 && t->c_row % TILE_SIDE == 0;
+  const uint16_t *b = t->b;
+  for (int64_t n = 0; n < t->columns; n += SLI_STRIP, b += t->b_panel) {
+    const float *bias = t->bias ? t->bias + n : NULL;
+    int64_t columns = t->columns - n;
+    if (rows >= SLI_STRIP && columns >= SLI_STRIP) add_block(t, a, b, bias, c + n, t->c_row, streams);
+    else add_edge(t, a, b, bias, c + n, rows < SLI_STRIP ? rows : SLI_STRIP, columns < SLI_STRIP ? columns : SLI_STRIP);
+  }
 }
 
 static void tile_product_chunk(void *arg, int i) {
   (void)i;
   const sli_tiles *t = arg;
-  const uint16_t *b = t->b;
-  bool streams = t->streams && (uintptr_t)t->c % 64 == 0 && t->c_row % TILE_SIDE == 0;
+  const uint16_t *a = t->a;
   begin_tiles();
-  for (int64_t n = 0; n < t->columns; n += SLI_STRIP, b += t->b_panel) {
-    const float *bias = t->bias ? t->bias + n : NULL;
-    int64_t columns = t->columns - n < SLI_STRIP ? t->columns - n : SLI_STRIP;
-    if (t->rows == SLI_STRIP && columns == SLI_STRIP) add_block(t, b, bias, t->c + n, t->c_row, streams);
-    else add_edge(t, b, bias, t->c + n, columns);
-  }
+  for (int64_t m = 0; m < t->rows; m += SLI_STRIP, a += t->a_strip) add_strip(t, a, t->c + m * t->c_row, t->rows - m);
   end_tiles();
 }
