@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/room.h"
 #include "kernels/kernels.h"
 
 enum { TILE = 64, FEW = 16, HEIGHTS = 2 };
@@ -196,10 +197,10 @@ static int height_of(int count) { return count <= FEW; }
 static int rows_at(int height) { return height ? FEW : TILE; }
 
 /* A tile's rows of an array in a buffer of this thread's, zeros behind them. */
-static const float *gather(const groups *g, const tile *t, int buffer, const float *x, int64_t each,
+static const float *gather(const groups *g, const tile *t, int room, const float *x, int64_t each,
                            int64_t width) {
   int64_t rows = rows_at(height_of(t->count));
-  float *out = sli_product_room(buffer, (size_t)(rows * width) * sizeof *out);
+  float *out = sli_room(room, (size_t)(rows * width) * sizeof *out);
   for (int i = 0; i < t->count; i++)
     memcpy(out + i * width, x + g->order[t->begin + i] / each * width, (size_t)width * sizeof *out);
   memset(out + t->count * width, 0, (size_t)((rows - t->count) * width) * sizeof *out);
@@ -280,8 +281,8 @@ static const sli_product *product_for(const groups *g, const tile *t) {
 static void multiply_tile(const groups *g, const tile *t, const float *x, int64_t each, int64_t k,
                           float *y, int64_t n) {
   const float *w = (const float *)g->call->in[2] + t->expert * k * n;
-  const float *a = gather(g, t, 0, x, each, k);
-  float *c = sli_product_room(1, (size_t)(rows_at(height_of(t->count)) * n) * sizeof *c);
+  const float *a = gather(g, t, SLI_ROOM_LEFT, x, each, k);
+  float *c = sli_room(SLI_ROOM_RIGHT, (size_t)(rows_at(height_of(t->count)) * n) * sizeof *c);
   sli_product_run(product_for(g, t), NULL, false, a, w, NULL, c, NULL);
   scatter(g, t, c, y, n);
 }
@@ -366,8 +367,8 @@ static void dw_chunk(void *arg, int i) {
   float *out = (float *)g->call->out[0] + e * n * k;
   bool add = sli_accumulates(g->call, 0);
   for (int t = g->first[e]; t < g->first[e + 1]; t++, add = true) {
-    const float *dy = gather(g, &g->tiles[t], 0, g->call->in[2], 1, n);
-    const float *x = gather(g, &g->tiles[t], 1, g->call->in[0], g->each, k);
+    const float *dy = gather(g, &g->tiles[t], SLI_ROOM_LEFT, g->call->in[2], 1, n);
+    const float *x = gather(g, &g->tiles[t], SLI_ROOM_RIGHT, g->call->in[0], g->each, k);
     sli_product_run_chunk(product_for(g, &g->tiles[t]), add, dy, x, NULL, out, chunk);
   }
 }

@@ -1,4 +1,4 @@
-/* Matrix products of the linear rows: the one place that calls a library. */
+/* Matrix products of the linear rows: the one place that calls libraries. */
 #ifndef SLUICE_PRODUCT_H
 #define SLUICE_PRODUCT_H
 
@@ -43,11 +43,6 @@ void sli_product_run_rows(const sli_product *product, struct sl_team *team, int6
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);
 int sli_product_chunks(const sli_product *product);
-
-/* This thread's room for operands that a caller puts together, 64-byte aligned: until it asks for that
- * one again. */
-enum { SLI_PRODUCT_ROOMS = 2 };
-float *sli_product_room(int which, size_t bytes);
 
 /* Brings the f32 matrix B of products of this shape (bf16) into the form
  * they read. Fails if that takes more than `room` bytes. */

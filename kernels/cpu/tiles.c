@@ -16,11 +16,11 @@
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/room.h"
 #include "kernels/kernels.h"
 
 enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 384 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
 enum { DEPTH = 4096 }; /* of a stretch along k: what is longer is summed up in C */
-enum { PANELS, STRIP }; /* a thread's rooms */
 
 bool sli_has_tiles(void) {
   const char *asked = getenv("SLUICE_CPU_BF16");
@@ -92,7 +92,7 @@ static const uint16_t *order(sli_chunk_fn *into, sli_turning t) {
 
 /* Strips one by one, each rounded first. */
 static void round_and_multiply(const run *r, sli_tiles t, int64_t row, int64_t k, int64_t steps) {
-  void *room = sli_product_room(STRIP, ordered_bytes(SLI_STRIP, DEPTH));
+  void *room = sli_room(SLI_ROOM_STRIP, ordered_bytes(SLI_STRIP, DEPTH));
   for (int64_t end = row + t.rows; row < end; row += SLI_STRIP, t.c += SLI_STRIP * t.c_row) {
     t.rows = SLI_MIN(end - row, SLI_STRIP);
     t.a = order(sli_cpu()->turn_bf16, strips_of(r, row, t.rows, k, steps, room));
@@ -116,7 +116,7 @@ static void multiply_chunk(void *arg, int i) {
     t.b_panel = r->panels ? whole : t.k * SLI_STRIP;
     t.b = r->panels ? r->panels + column / SLI_STRIP * whole + k * SLI_STRIP
                     : order(sli_cpu()->pack_bf16,
-                            panels_of(r, column, t.columns, k, steps, sli_product_room(PANELS, bytes)));
+                            panels_of(r, column, t.columns, k, steps, sli_room(SLI_ROOM_PANELS, bytes)));
     if (!r->strips) {
       round_and_multiply(r, t, row, k, steps);
       continue;
