@@ -50,8 +50,7 @@ const sli_cpu_chunks *sli_cpu(void) {
 }
 
 void sli_for_elements(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {
-  int n = sli_chunk_count(sl_type_elements(type), SLI_CHUNK_ELEMENTS);
-  sl_team_for(call->team, n, fn, (void *)call);
+  sl_team_for(call->team, sli_element_chunks(type), fn, (void *)call);
 }
 
 void sli_for_rows(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {

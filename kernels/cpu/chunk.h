@@ -90,8 +90,8 @@ static inline sli_range sli_chunk_range(int64_t total, int64_t chunk, int i) {
 }
 
 enum {
-  SLI_CHUNK_ELEMENTS = 16384, /* of an element-wise kernel: 64 KiB per array */
-  SLI_SUMSQ_ELEMENTS = 4 * SLI_CHUNK_ELEMENTS, /* of what only reads: longer stretches come faster from memory */
+  SLI_CHUNK_ELEMENTS = 16384, /* at least, of an element-wise kernel: 64 KiB per array */
+  SLI_ELEMENT_CHUNKS = 32,
   SLI_CHUNK_COLUMNS = 64,     /* of a kernel that goes by columns */
   SLI_PARTIALS = 16           /* partial results of a sum over rows, at most */
 };
@@ -101,6 +101,13 @@ static inline int64_t sli_chunk_rows(int64_t width) {
   return width >= SLI_CHUNK_ELEMENTS ? 1 : SLI_CHUNK_ELEMENTS / width;
 }
 
+/* Elements of a chunk, where there are so many in all. Processors read longer stretches faster than short ones, so
+ * chunks of what comes from memory are up to sixteen times as long; but there are enough of them for all threads. */
+static inline int64_t sli_element_chunk(int64_t total) {
+  int64_t times = total / (SLI_ELEMENT_CHUNKS * SLI_CHUNK_ELEMENTS);
+  return SLI_CHUNK_ELEMENTS * (times < 1 ? 1 : times > 16 ? 16 : times);
+}
+
 /* Runs `fn` over all elements, rows or columns of `type`, chunk by chunk. */
 void sli_for_elements(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
 void sli_for_rows(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
@@ -108,7 +115,12 @@ void sli_for_columns(const sl_call *call, const sl_type *type, sli_chunk_fn *fn)
 
 /* Chunk i of each of these. */
 static inline sli_range sli_elements(const sl_type *type, int i) {
-  return sli_chunk_range(sl_type_elements(type), SLI_CHUNK_ELEMENTS, i);
+  int64_t total = sl_type_elements(type);
+  return sli_chunk_range(total, sli_element_chunk(total), i);
+}
+static inline int sli_element_chunks(const sl_type *type) {
+  int64_t total = sl_type_elements(type);
+  return sli_chunk_count(total, sli_element_chunk(total));
 }
 static inline sli_range sli_rows(const sl_type *type, int i) {
   return sli_chunk_range(sl_type_rows(type), sli_chunk_rows(sl_type_last(type)), i);

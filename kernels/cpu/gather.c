@@ -160,8 +160,7 @@ static void gather_chunk(void *arg, int i) {
 static void gather_cpu(const sl_call *call) {
   taking t = {call, sli_indexing_of(call->attrs, &call->in_type[0], &call->in_type[1]),
               other_word(call)};
-  int64_t n = sl_type_elements(&call->out_type[0]);
-  sl_team_for(call->team, sli_chunk_count(n, SLI_CHUNK_ELEMENTS), gather_chunk, &t);
+  sl_team_for(call->team, sli_element_chunks(&call->out_type[0]), gather_chunk, &t);
 }
 
 /* ---- sums ------------------------------------------------------------------------------ */

@@ -171,6 +171,7 @@ enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
 static sli_product_shape forward_shape(const sl_call *call) {
   sli_product_shape shape = linear_shape(call, true, LINEAR_PACKED);
   shape.bias = has(call->nin, call->in_type, 2);
+  shape.streams = true;
   return shape;
 }
 

@@ -148,10 +148,6 @@ static int row_chunks(const sl_type *type) {
   return sli_chunk_count(sl_type_rows(type), sli_chunk_rows(sl_type_last(type)));
 }
 
-static int element_chunks(const sl_type *type) {
-  return sli_chunk_count(sl_type_elements(type), SLI_CHUNK_ELEMENTS);
-}
-
 static double add_up(const double *partial, int n) {
   double total = 0;
   for (int i = 0; i < n; i++) total += partial[i];
@@ -237,14 +233,14 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 static size_t mse_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return (size_t)element_chunks(&call->in_type[0]) * sizeof(double);
+  return (size_t)sli_element_chunks(&call->in_type[0]) * sizeof(double);
 }
 
 static void mse_cpu(const sl_call *call) {
   const sl_type *y = &call->in_type[0];
   double *loss = call->out[0];
   sli_for_elements(call, y, sli_cpu()->mse);
-  if (loss) *loss = add_up(call->scratch, element_chunks(y)) / (double)sl_type_elements(y);
+  if (loss) *loss = add_up(call->scratch, sli_element_chunks(y)) / (double)sl_type_elements(y);
 }
 
 static void mse_b_cpu(const sl_call *call) {

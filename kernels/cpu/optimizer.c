@@ -34,15 +34,14 @@ static void sumsq_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 
 static size_t sumsq_scratch(const sl_call *call, int threads) {
   (void)threads;
-  int64_t n = sl_type_elements(&call->in_type[0]);
-  return (size_t)sli_chunk_count(n, SLI_SUMSQ_ELEMENTS) * sizeof(double);
+  return (size_t)sli_element_chunks(&call->in_type[0]) * sizeof(double);
 }
 
 static void sumsq_cpu(const sl_call *call) {
   const double *partial = call->scratch;
   double *total = call->out[0];
-  int n = sli_chunk_count(sl_type_elements(&call->in_type[0]), SLI_SUMSQ_ELEMENTS);
-  sl_team_for(call->team, n, sli_cpu()->sumsq, (void *)call);
+  int n = sli_element_chunks(&call->in_type[0]);
+  sli_for_elements(call, &call->in_type[0], sli_cpu()->sumsq);
   *total = 0;
   for (int i = 0; i < n; i++) *total += partial[i];
 }

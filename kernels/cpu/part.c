@@ -241,8 +241,7 @@ static void sum_stretch(const sl_call *call, int64_t whole, int64_t part, int64_
   one.in = in;
   one.out = &out;
   void (*sum)(void *arg, int i) = dtype == SL_F64 ? sum_f64_chunk : sli_cpu()->sum;
-  int n = sli_chunk_count(sl_type_elements(&type), SLI_CHUNK_ELEMENTS);
-  for (int i = 0; i < n; i++) sum(&one, i);
+  for (int i = 0; i < sli_element_chunks(&type); i++) sum(&one, i);
 }
 
 static void sum_part_chunk(void *arg, int i) {

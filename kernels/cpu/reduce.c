@@ -125,15 +125,14 @@ static void fold_first(const sl_call *call, const sl_type *whole, const sl_type 
 
 static size_t total_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return (size_t)sli_chunk_count(sl_type_elements(&call->in_type[0]), SLI_CHUNK_ELEMENTS) *
-         sizeof(double);
+  return (size_t)sli_element_chunks(&call->in_type[0]) * sizeof(double);
 }
 
 static double total(const sl_call *call) {
   const double *partial = call->scratch;
   double sum = 0;
   sli_for_elements(call, &call->in_type[0], sli_cpu()->total);
-  int n = sli_chunk_count(sl_type_elements(&call->in_type[0]), SLI_CHUNK_ELEMENTS);
+  int n = sli_element_chunks(&call->in_type[0]);
   for (int i = 0; i < n; i++) sum += partial[i];
   return sum;
 }

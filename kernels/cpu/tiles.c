@@ -20,6 +20,7 @@
 #include "kernels/kernels.h"
 
 enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 384 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
+enum { LARGE_NUMBERS = 256 << 10 }; /* of C: from so many on it does not stay in a cache that a core has for itself */
 enum { DEPTH = 4096 }; /* of a stretch along k: what is longer is summed up in C */
 
 bool sli_has_tiles(void) {
@@ -107,7 +108,7 @@ static void multiply_chunk(void *arg, int i) {
   int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
   sli_tiles t = {.rows = SLI_MIN(r->cut.height, r->rows - row), .columns = SLI_MIN(r->cut.width, s->n - column),
                  .c = r->c + row * s->n + column, .c_row = s->n, .bias = r->bias ? r->bias + column : NULL,
-                 .streams = s->streams && !r->add && s->k <= DEPTH};
+                 .streams = s->streams && s->m * s->n >= LARGE_NUMBERS && !r->add && s->k <= DEPTH};
   size_t bytes = ordered_bytes(t.columns, SLI_MIN(s->k, DEPTH));
   for (int64_t k = 0, steps; k < s->k; k += steps) {
     steps = SLI_MIN(s->k - k, DEPTH);

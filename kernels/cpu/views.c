@@ -328,8 +328,7 @@ static void permute_chunk(void *arg, int i) {
 
 static void move_by(const sl_call *call, sli_permutation order) {
   permuting p = {call, order};
-  int64_t n = sl_type_elements(&call->out_type[0]);
-  sl_team_for(call->team, sli_chunk_count(n, SLI_CHUNK_ELEMENTS), permute_chunk, &p);
+  sl_team_for(call->team, sli_element_chunks(&call->out_type[0]), permute_chunk, &p);
 }
 
 static void permute_cpu(const sl_call *call) {

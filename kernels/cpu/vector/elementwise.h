@@ -9,7 +9,7 @@ static void add_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *a = call->in[0], *b = call->in[1];
   float *y = call->out[0];
-  FOR_EACH(call, i, at, n) store(y + at, load(a + at, n) + load(b + at, n), n);
+  FOR_EACH(call, i, at, n) store_ahead(y + at, load_ahead(a + at, n) + load_ahead(b + at, n), n);
 }
 
 /* ((x0 + x1) + ...), in registers all the way. */
@@ -19,9 +19,9 @@ static void sum_chunk(void *arg, int i) {
   float *y = call->out[0];
   bool add = sli_accumulates(call, 0);
   FOR_EACH(call, i, at, n) {
-    vec s = load(x[0] + at, n);
-    for (int k = 1; k < call->nin; k++) s += load(x[k] + at, n);
-    store(y + at, add ? load(y + at, n) + s : s, n);
+    vec s = load_ahead(x[0] + at, n);
+    for (int k = 1; k < call->nin; k++) s += load_ahead(x[k] + at, n);
+    store_ahead(y + at, add ? load(y + at, n) + s : s, n);
   }
 }
 
@@ -31,7 +31,7 @@ static void total_chunk(void *arg, int i) {
   const float *x = call->in[0];
   double *partial = call->scratch;
   dvec sum = {0};
-  FOR_EACH(call, i, at, n) add_wide(&sum, load(x + at, n));
+  FOR_EACH(call, i, at, n) add_wide(&sum, load_ahead(x + at, n));
   partial[i] = dsum(&sum);
 }
 
@@ -39,7 +39,7 @@ static void mul_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *a = call->in[0], *b = call->in[1];
   float *y = call->out[0];
-  FOR_EACH(call, i, at, n) store(y + at, load(a + at, n) * load(b + at, n), n);
+  FOR_EACH(call, i, at, n) store_ahead(y + at, load_ahead(a + at, n) * load_ahead(b + at, n), n);
 }
 
 static void mul_b_chunk(void *arg, int i) {
@@ -47,9 +47,9 @@ static void mul_b_chunk(void *arg, int i) {
   const float *a = call->in[0], *b = call->in[1], *dy = call->in[2];
   float *da = call->out[0], *db = call->out[1];
   FOR_EACH(call, i, at, n) {
-    vec d = load(dy + at, n), av = load(a + at, n), bv = load(b + at, n);
-    if (da) store(da + at, d * bv, n);
-    if (db) store(db + at, d * av, n);
+    vec d = load_ahead(dy + at, n), av = load_ahead(a + at, n), bv = load_ahead(b + at, n);
+    if (da) store_ahead(da + at, d * bv, n);
+    if (db) store_ahead(db + at, d * av, n);
   }
 }
 
@@ -62,8 +62,8 @@ static void gelu_chunk(void *arg, int i) {
   const float *x = call->in[0];
   float *y = call->out[0];
   FOR_EACH(call, i, at, n) {
-    vec v = load(x + at, n);
-    store(y + at, v * sigmoid(gelu_2c * v * (1.0f + gelu_a * v * v)), n);
+    vec v = load_ahead(x + at, n);
+    store_ahead(y + at, v * sigmoid(gelu_2c * v * (1.0f + gelu_a * v * v)), n);
   }
 }
 
@@ -72,10 +72,10 @@ static void gelu_b_chunk(void *arg, int i) {
   const float *x = call->in[0], *dy = call->in[1];
   float *dx = call->out[0];
   FOR_EACH(call, i, at, n) {
-    vec v = load(x + at, n), v2 = v * v;
+    vec v = load_ahead(x + at, n), v2 = v * v;
     vec s = sigmoid(gelu_2c * v * (1.0f + gelu_a * v2));
     vec slope = gelu_2c * (1.0f + 3.0f * gelu_a * v2);
-    store(dx + at, load(dy + at, n) * s * (1.0f + v * (1.0f - s) * slope), n);
+    store_ahead(dx + at, load_ahead(dy + at, n) * s * (1.0f + v * (1.0f - s) * slope), n);
   }
 }
 
@@ -84,8 +84,8 @@ static void relu_chunk(void *arg, int i) {
   const float *x = call->in[0];
   float *y = call->out[0];
   FOR_EACH(call, i, at, n) {
-    vec v = load(x + at, n);
-    store(y + at, pick(v < 0.0f, (vec){0}, v), n);
+    vec v = load_ahead(x + at, n);
+    store_ahead(y + at, pick(v < 0.0f, (vec){0}, v), n);
   }
 }
 
@@ -94,14 +94,14 @@ static void relu_b_chunk(void *arg, int i) {
   const float *y = call->in[0], *dy = call->in[1];
   float *dx = call->out[0];
   FOR_EACH(call, i, at, n)
-    store(dx + at, pick(load(y + at, n) > 0.0f, load(dy + at, n), (vec){0}), n);
+    store_ahead(dx + at, pick(load_ahead(y + at, n) > 0.0f, load_ahead(dy + at, n), (vec){0}), n);
 }
 
 static void tanh_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *x = call->in[0];
   float *y = call->out[0];
-  FOR_EACH(call, i, at, n) store(y + at, vtanh(load(x + at, n)), n);
+  FOR_EACH(call, i, at, n) store_ahead(y + at, vtanh(load_ahead(x + at, n)), n);
 }
 
 static void tanh_b_chunk(void *arg, int i) {
@@ -109,8 +109,8 @@ static void tanh_b_chunk(void *arg, int i) {
   const float *y = call->in[0], *dy = call->in[1];
   float *dx = call->out[0];
   FOR_EACH(call, i, at, n) {
-    vec v = load(y + at, n);
-    store(dx + at, load(dy + at, n) * (1.0f - v * v), n);
+    vec v = load_ahead(y + at, n);
+    store_ahead(dx + at, load_ahead(dy + at, n) * (1.0f - v * v), n);
   }
 }
 
@@ -119,8 +119,8 @@ static void swiglu_chunk(void *arg, int i) {
   const float *gate = call->in[0], *up = call->in[1];
   float *y = call->out[0];
   FOR_EACH(call, i, at, n) {
-    vec g = load(gate + at, n);
-    store(y + at, g * sigmoid(g) * load(up + at, n), n);
+    vec g = load_ahead(gate + at, n);
+    store_ahead(y + at, g * sigmoid(g) * load_ahead(up + at, n), n);
   }
 }
 
@@ -129,8 +129,8 @@ static void swiglu_b_chunk(void *arg, int i) {
   const float *gate = call->in[0], *up = call->in[1], *dy = call->in[2];
   float *dgate = call->out[0], *dup = call->out[1];
   FOR_EACH(call, i, at, n) {
-    vec g = load(gate + at, n), d = load(dy + at, n), s = sigmoid(g);
-    if (dgate) store(dgate + at, d * load(up + at, n) * s * (1.0f + g * (1.0f - s)), n);
-    if (dup) store(dup + at, d * g * s, n);
+    vec g = load_ahead(gate + at, n), d = load_ahead(dy + at, n), s = sigmoid(g);
+    if (dgate) store_ahead(dgate + at, d * load_ahead(up + at, n) * s * (1.0f + g * (1.0f - s)), n);
+    if (dup) store_ahead(dup + at, d * g * s, n);
   }
 }

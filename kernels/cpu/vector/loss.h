@@ -2,7 +2,10 @@
 
 static inline float row_max(const float *x, int64_t n) {
   vec m = set(-INFINITY);
-  for (int64_t c = 0; c < n; c += LANES) m = vmax(load_or(x + c, n - c, -INFINITY), m);
+  for (int64_t c = 0; c < n; c += LANES) {
+    __builtin_prefetch(x + c + WALK_AHEAD);
+    m = vmax(load_or(x + c, n - c, -INFINITY), m);
+  }
   return largest(m);
 }
 
@@ -45,7 +48,7 @@ static void cross_entropy_b_chunk(void *arg, int i) {
     const float *x = logits + r * vocab;
     float *dx = dlogits + r * vocab;
     for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
-      store(dx + c, vexp(load(x + c, n) - lse[r]) * scale, n);
+      store_ahead(dx + c, vexp(load_ahead(x + c, n) - lse[r]) * scale, n);
     int64_t target = targets[r] - call->attrs->first;
     if (target >= 0 && target < vocab) dx[target] -= scale;
   }
@@ -108,7 +111,7 @@ static void mse_chunk(void *arg, int i) {
   const float *y = call->in[0], *t = call->in[1];
   double *partial = call->scratch;
   dvec total = {0};
-  FOR_EACH(call, i, at, n) add_wide_square(&total, load(y + at, n) - load(t + at, n));
+  FOR_EACH(call, i, at, n) add_wide_square(&total, load_ahead(y + at, n) - load_ahead(t + at, n));
   partial[i] = dsum(&total);
 }
 

@@ -5,8 +5,8 @@ static inline float row_sum(const float *x, int64_t n) {
   vec s0 = {0}, s1 = {0};
   int64_t c = 0;
   for (; c + 2 * LANES <= n; c += 2 * LANES) {
-    s0 += loadu(x + c);
-    s1 += loadu(x + c + LANES);
+    s0 += load_ahead(x + c, LANES);
+    s1 += load_ahead(x + c + LANES, LANES);
   }
   for (; c < n; c += LANES) s0 += load(x + c, n - c);
   return sum(s0 + s1);
@@ -43,7 +43,7 @@ static void layernorm_chunk(void *arg, int i) {
     float m = row_sum(xr, width) / (float)width;
     float s = 1.0f / sqrtf(row_squares(xr, width, m) / (float)width + norm_eps(call));
     for (int64_t c = 0, n = y ? width : 0; n > 0; c += LANES, n -= LANES)
-      store(y + r * width + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n), n);
+      store_ahead(y + r * width + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n), n);
     if (mean) mean[r] = m;
     if (rstd) rstd[r] = s;
   }
@@ -63,15 +63,15 @@ static void layernorm_b_chunk(void *arg, int i) {
     float *dxr = dx + r * width, m = mean[r], s = rstd[r];
     vec sum_d = {0}, sum_dx = {0};
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
-      vec d = load(dyr + c, n) * load(g + c, n);
+      vec d = load_ahead(dyr + c, n) * load(g + c, n);
       sum_d += d;
-      sum_dx += d * (load(xr + c, n) - m);
+      sum_dx += d * (load_ahead(xr + c, n) - m);
     }
     float d_mean = sum(sum_d) / (float)width;
     float slope = sum(sum_dx) * s * s / (float)width;
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
       vec d = load(dyr + c, n) * load(g + c, n);
-      store(dxr + c, s * (d - d_mean - (load(xr + c, n) - m) * slope), n);
+      store_ahead(dxr + c, s * (d - d_mean - (load(xr + c, n) - m) * slope), n);
     }
   }
 }
@@ -115,6 +115,8 @@ static inline __attribute__((always_inline)) void norm_w_rows(int rows, const fl
     vec g = load(dg + c, n), b = db ? load(db + c, n) : (vec){0};
     for (int r = 0; r < rows; r++) {
       float m = mean ? mean[r] : 0;
+      __builtin_prefetch(x + (rows + r) * width + c);
+      __builtin_prefetch(dy + (rows + r) * width + c);
       vec d = load(dy + r * width + c, n);
       g += d * (load_or(x + r * width + c, n, m) - m) * rstd[r];
       b += d;
@@ -155,7 +157,7 @@ static void rmsnorm_chunk(void *arg, int i) {
     const float *xr = x + r * width;
     float s = 1.0f / sqrtf(row_squares(xr, width, 0) / (float)width + norm_eps(call));
     for (int64_t c = 0, n = y ? width : 0; n > 0; c += LANES, n -= LANES)
-      store(y + r * width + c, load(xr + c, n) * s * load(g + c, n), n);
+      store_ahead(y + r * width + c, load(xr + c, n) * s * load(g + c, n), n);
     if (rstd) rstd[r] = s;
   }
 }
@@ -172,10 +174,10 @@ static void rmsnorm_b_chunk(void *arg, int i) {
     float *dxr = dx + r * width, s = rstd[r];
     vec sum_dx = {0};
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
-      sum_dx += load(dyr + c, n) * load(g + c, n) * load(xr + c, n);
+      sum_dx += load_ahead(dyr + c, n) * load(g + c, n) * load_ahead(xr + c, n);
     float slope = sum(sum_dx) * s * s / (float)width;
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
-      store(dxr + c, s * (load(dyr + c, n) * load(g + c, n) - load(xr + c, n) * slope), n);
+      store_ahead(dxr + c, s * (load(dyr + c, n) * load(g + c, n) - load(xr + c, n) * slope), n);
   }
 }
 
@@ -188,7 +190,10 @@ static inline __attribute__((always_inline)) void bias_w_rows(int rows, const fl
                                                               int64_t width, float *db) {
   for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
     vec b = load(db + c, n);
-    for (int r = 0; r < rows; r++) b += load(dy + r * width + c, n);
+    for (int r = 0; r < rows; r++) {
+      __builtin_prefetch(dy + (rows + r) * width + c);
+      b += load(dy + r * width + c, n);
+    }
     store(db + c, b, n);
   }
 }

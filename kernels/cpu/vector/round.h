@@ -128,7 +128,7 @@ static void round_columns(const sli_turning *t, sli_range rows, sli_range column
   for (int64_t n = columns.begin; n < columns.end; n++)
     for (int64_t k = rows.begin; k < sli_turned_row(rows.end); k += 2 * LANES) {
       const float *from = t->from + n * t->row + k;
-      store_pairs(turned_at(t, k, n), neighbours(load(from, rows.end - k), load(from + LANES, rows.end - k - LANES)));
+      store_pairs(turned_at(t, k, n), neighbours(load_ahead(from, rows.end - k), load_ahead(from + LANES, rows.end - k - LANES)));
     }
 }
 

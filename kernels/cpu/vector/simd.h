@@ -83,6 +83,20 @@ static inline void store(float *p, vec v, int64_t n) {
     if (l < n) p[l] = v[l];
 }
 
+/* The same where memory is walked along: what comes 2 KiB later is asked for. Processors look ahead by themselves,
+ * but not beyond a page of 4 KiB. */
+enum { WALK_AHEAD = 512 };
+
+static inline vec load_ahead(const float *p, int64_t n) {
+  __builtin_prefetch(p + WALK_AHEAD);
+  return load(p, n);
+}
+
+static inline void store_ahead(float *p, vec v, int64_t n) {
+  __builtin_prefetch(p + WALK_AHEAD, 1);
+  store(p, v, n);
+}
+
 /* Lane by lane: mask ? a : b. */
 static inline vec pick(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));

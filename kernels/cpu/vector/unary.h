@@ -15,8 +15,8 @@
     vec c = set(call->attrs->value), u = set(call->attrs->upper), zero = {0};  \
     (void)c, (void)u, (void)zero;                                              \
     FOR_EACH(call, i, at, n) {                                                 \
-      vec v = load(x + at, n);                                                 \
-      store(y + at, y_, n);                                                    \
+      vec v = load_ahead(x + at, n);                                                 \
+      store_ahead(y + at, y_, n);                                                    \
     }                                                                          \
   }                                                                            \
   UNARY_BACK_##how(name, dx_)
@@ -29,8 +29,8 @@
     vec c = set(call->attrs->value), u = set(call->attrs->upper), zero = {0};  \
     (void)c, (void)u, (void)zero;                                              \
     FOR_EACH(call, i, at, n) {                                                 \
-      vec v = load(x + at, n), d = load(dy + at, n);                           \
-      store(dx + at, dx_, n);                                                  \
+      vec v = load_ahead(x + at, n), d = load_ahead(dy + at, n);                           \
+      store_ahead(dx + at, dx_, n);                                                  \
     }                                                                          \
   }
 #define UNARY_BACK_IN UNARY_BACK

@@ -4,22 +4,16 @@
 
 /* The sum of parts from..nin-1 of a gradient at one place. */
 static inline vec gradient(const sl_call *call, int from, int64_t at, int64_t n) {
-  vec g = load((const float *)call->in[from] + at, n);
-  for (int k = from + 1; k < call->nin; k++) g += load((const float *)call->in[k] + at, n);
+  vec g = load_ahead((const float *)call->in[from] + at, n);
+  for (int k = from + 1; k < call->nin; k++) g += load_ahead((const float *)call->in[k] + at, n);
   return g;
 }
-
-enum { SUM_AHEAD = 512 }; /* floats: further than processors look by themselves */
 
 static void sumsq_chunk(void *arg, int i) {
   const sl_call *call = arg;
   double *partial = call->scratch;
   dvec total = {0};
-  sli_range range = sli_chunk_range(sl_type_elements(&call->in_type[0]), SLI_SUMSQ_ELEMENTS, i);
-  for (int64_t at = range.begin; at < range.end; at += LANES) {
-    for (int k = 0; k < call->nin; k++) __builtin_prefetch((const float *)call->in[k] + at + SUM_AHEAD);
-    add_wide_square(&total, gradient(call, 0, at, range.end - at));
-  }
+  FOR_EACH(call, i, at, n) add_wide_square(&total, gradient(call, 0, at, n));
   partial[i] = dsum(&total);
 }
 
@@ -52,7 +46,7 @@ static adam_step adam_of(const sl_optimizer *o, float lr, int64_t step) {
 
 /* How far it goes with this gradient; both means move on. */
 static inline vec adam_way(const adam_step *a, vec g, float *m, float *v, int64_t n) {
-  vec mv = mean(a->beta1, load(m, n), g), vv = squares(a->beta2, load(v, n), g);
+  vec mv = mean(a->beta1, load_ahead(m, n), g), vv = squares(a->beta2, load_ahead(v, n), g);
   store(m, mv, n);
   store(v, vv, n);
   return rounded(set(a->rate), mv) / (rounded(vsqrt(vv), set(a->root)) + a->eps);
@@ -69,7 +63,7 @@ static void adamw_chunk(void *arg, int i) {
   FOR_EACH_UPDATED(call, i, at, n) {
     vec g = rounded(gradient(call, 1, at, n), set(*scale));
     vec way = adam_way(&a, g, m + at, v + at, n);
-    store(p + at, rounded(load(p + at, n), set(keep)) - way, n);
+    store(p + at, rounded(load_ahead(p + at, n), set(keep)) - way, n);
   }
 }
 
@@ -82,7 +76,7 @@ static void adam_chunk(void *arg, int i) {
   adam_step a = adam_of(o, lr, call->tick.step);
   float decay = sl_optimizer_decay(o, call->out_type[0].ndim);
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec pv = load(p + at, n);
+    vec pv = load_ahead(p + at, n);
     vec g = rounded(gradient(call, 1, at, n), set(*scale)) + rounded(set(decay), pv);
     store(p + at, pv - adam_way(&a, g, m + at, v + at, n), n);
   }
@@ -97,10 +91,10 @@ static void sgd_chunk(void *arg, int i) {
   float lr = sl_optimizer_lr(o, call->tick.step);
   float decay = sl_optimizer_decay(o, call->out_type[0].ndim);
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec pv = load(p + at, n);
+    vec pv = load_ahead(p + at, n);
     vec g = rounded(gradient(call, 1, at, n), set(*scale)) + rounded(set(decay), pv), u = g;
     if (kept) {
-      u = rounded(set(o->momentum), load(kept + at, n)) + g;
+      u = rounded(set(o->momentum), load_ahead(kept + at, n)) + g;
       store(kept + at, u, n);
       if (o->nesterov) u = g + rounded(set(o->momentum), u);
     }
@@ -116,10 +110,10 @@ static void lion_chunk(void *arg, int i) {
   float lr = sl_optimizer_lr(o, call->tick.step);
   float keep = 1.0f - lr * sl_optimizer_decay(o, call->out_type[0].ndim);
   FOR_EACH_UPDATED(call, i, at, n) {
-    vec g = rounded(gradient(call, 1, at, n), set(*scale)), mv = load(m + at, n);
+    vec g = rounded(gradient(call, 1, at, n), set(*scale)), mv = load_ahead(m + at, n);
     vec to = mean(o->beta1, mv, g);
     vec sign = pick(to > 0, set(1), pick(to < 0, set(-1), set(0)));
     store(m + at, mean(o->beta2, mv, g), n);
-    store(p + at, rounded(load(p + at, n), set(keep)) - rounded(set(lr), sign), n);
+    store(p + at, rounded(load_ahead(p + at, n), set(keep)) - rounded(set(lr), sign), n);
   }
 }
