@@ -33,9 +33,8 @@ extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
 extern const sl_op sl_op_pack;
 
 /* How this machine's CPU multiplies bf16: "amx-bf16", "avx512-bf16", "emulated"
- * (asked for by the environment variable SLUICE_CPU_BF16=1 where there is
- * AVX-512: slow, for tests),
- * or NULL if it does not. */
+ * (slow, for tests: asked for by the environment variable SLUICE_CPU_BF16=1 where there is
+ * AVX-512, and =tiles, which does in plain code what AMX does, anywhere), or NULL if it does not. */
 const char *sl_cpu_bf16(void);
 
 /* matmul(a [..., M, K], b [..., K, N]) -> [..., M, N]: a product for each position of the dims

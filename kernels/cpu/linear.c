@@ -171,7 +171,7 @@ enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
 static sli_product_shape forward_shape(const sl_call *call) {
   sli_product_shape shape = linear_shape(call, true, LINEAR_PACKED);
   shape.bias = has(call->nin, call->in_type, 2);
-  shape.streams = true;
+  shape.cold = true; /* kept for the way back, it was last read a step ago */
   return shape;
 }
 
@@ -254,7 +254,7 @@ static void pack_cpu(const sl_call *call) {
 static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
   return (sli_product_shape){.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
-                             .a_transposed = true, .add = true, .streams = true, .bf16 = call->attrs->bf16};
+                             .a_transposed = true, .add = true, .cold = true, .bf16 = call->attrs->bf16};
 }
 
 static sl_status linear_w_prepare(const sl_call *call, void **state) {

@@ -18,7 +18,7 @@ typedef struct sli_product_shape {
   bool a_transposed, b_transposed;
   bool bias; /* a vector [n] is added to every row of C */
   bool add;  /* may be asked to add to C instead of overwriting it */
-  bool streams; /* nobody reads C soon: it need not stay in a cache */
+  bool cold; /* no cache has the place of C: much of it is written past them, in bf16 on tiles */
   bool bf16;
   bool b_packed; /* bf16: B comes from sli_pack_run */
 } sli_product_shape;

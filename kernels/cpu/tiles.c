@@ -108,7 +108,7 @@ static void multiply_chunk(void *arg, int i) {
   int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
   sli_tiles t = {.rows = SLI_MIN(r->cut.height, r->rows - row), .columns = SLI_MIN(r->cut.width, s->n - column),
                  .c = r->c + row * s->n + column, .c_row = s->n, .bias = r->bias ? r->bias + column : NULL,
-                 .streams = s->streams && s->m * s->n >= LARGE_NUMBERS && !r->add && s->k <= DEPTH};
+                 .streams = s->cold && s->m * s->n >= LARGE_NUMBERS && !r->add && s->k <= DEPTH};
   size_t bytes = ordered_bytes(t.columns, SLI_MIN(s->k, DEPTH));
   for (int64_t k = 0, steps; k < s->k; k += steps) {
     steps = SLI_MIN(s->k - k, DEPTH);
