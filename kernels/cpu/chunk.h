@@ -26,7 +26,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(add) X(mul) X(mul_b)                                                       \
   X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b) X(swiglu) X(swiglu_b)  \
   X(sum) X(bias_w) X(add_partials)                                             \
-  X(embedding) X(zero) X(embedding_w) X(position) X(position_w)                        \
+  X(embedding) X(embedding_w) X(position) X(position_w)                        \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_sweep) X(attention_b)                               \

@@ -1,4 +1,6 @@
 /* Rows of ops that read tables: token and position embeddings. */
+#include <string.h>
+
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/served.h"
 #include "kernels/kernels.h"
@@ -83,9 +85,15 @@ static void embedding_cpu(const sl_call *call) {
   sli_for_rows(call, &call->out_type[0], sli_cpu()->embedding);
 }
 
+static void zero_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  sli_range range = sli_elements(&call->out_type[0], i);
+  memset((float *)call->out[0] + range.begin, 0, (size_t)(range.end - range.begin) * sizeof(float));
+}
+
 /* Zeros go along memory, which is much faster than with each thread's columns; sums are added to them by columns. */
 static void sum_into_table(const sl_call *call, sli_chunk_fn *add) {
-  if (!sli_accumulates(call, 0)) sli_for_elements(call, &call->out_type[0], sli_cpu()->zero);
+  if (!sli_accumulates(call, 0)) sli_for_elements(call, &call->out_type[0], zero_chunk);
   sli_for_columns(call, &call->out_type[0], add);
 }
 

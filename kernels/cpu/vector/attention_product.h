@@ -60,16 +60,7 @@ static inline __attribute__((always_inline)) void blocks(bool words, bool add, i
 enum { WORDS = 16, BLOCK = 32 };
 
 static inline void add_words(const float *a, int64_t a_row, const float *b, int64_t b_row) {
-  int64_t a_bytes = a_row * (int64_t)sizeof *a, b_bytes = b_row * (int64_t)sizeof *b;
-  settle();
-  _tile_loadd(4, a, a_bytes);
-  _tile_loadd(6, b, b_bytes);
-  _tile_loadd(7, b + WORDS, b_bytes);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_loadd(5, a + WORDS * a_row, a_bytes);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
+  add_tiles(a, a_row * (int64_t)sizeof *a, b, b_row * (int64_t)sizeof *b);
 }
 
 /* Fewer words than a tile has, with zeros behind them. */

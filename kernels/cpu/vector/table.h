@@ -19,13 +19,6 @@ static void embedding_chunk(void *arg, int i) {
   }
 }
 
-/* The elements of a table that is to be summed up. */
-static void zero_chunk(void *arg, int i) {
-  const sl_call *call = arg;
-  sli_range range = sli_elements(&call->out_type[0], i);
-  memset((float *)call->out[0] + range.begin, 0, (size_t)(range.end - range.begin) * sizeof(float));
-}
-
 static inline void add_columns(float *to, const float *from, sli_range columns) {
   for (int64_t c = columns.begin; c < columns.end; c += LANES) {
     int64_t n = columns.end - c;

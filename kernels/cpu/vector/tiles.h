@@ -54,18 +54,17 @@ static inline void zero_quarters(void) {
   _tile_zero(3);
 }
 
-static inline void add_squares(const uint16_t *a, const uint16_t *b, int64_t squares) {
+/* Adds two tiles of A, one below the other, by two of B, side by side; from row to row so many bytes. */
+static inline void add_tiles(const void *a, int64_t a_row, const void *b, int64_t b_row) {
   settle();
-  for (; squares > 0; squares--, a += SLI_SQUARE, b += SLI_SQUARE) {
-    _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 128);
-    _tile_loadd(7, b + 2 * TILE_SIDE, 128);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + SLI_SQUARE / 2, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
+  _tile_loadd(4, a, a_row);
+  _tile_loadd(6, b, b_row);
+  _tile_loadd(7, (const char *)b + 64, b_row);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, (const char *)a + TILE_SIDE * a_row, a_row);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
 }
 
 /* A block of C from the sums, past the caches: whole lines, which are not read first. */
@@ -84,7 +83,7 @@ static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16
   if (t->adds) load_quarters(c, c_row * (int64_t)sizeof *c);
   else if (bias) load_quarters(bias, 0);
   else zero_quarters();
-  add_squares(a, b, t->k / SLI_STRIP);
+  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE) add_tiles(a, 64, b, 128);
   if (streams) stream_quarters(c, c_row);
   else store_quarters(c, c_row * (int64_t)sizeof *c);
 }
