@@ -1,10 +1,10 @@
 /* Rows of logits that are a little longer than the vocabulary.
  *
- * GPUs multiply matrices at full speed where rows begin at multiples of some bytes, and
- * vocabularies are odd. Logits and their gradient pass through few hands: a product makes
- * them, a loss reads them and makes the gradient, and two products read that. All of these
- * can leave the end of each row alone, whatever is there; so where nobody else sees them,
- * their rows are made longer. */
+ * GPUs multiply matrices at full speed where rows begin at multiples of some bytes and are
+ * multiples long, and vocabularies are odd. Logits and their gradient pass through few hands: a
+ * product makes them, a loss reads them and makes the gradient, and two products read that. The
+ * loss does not look at the end of a row, and makes zeros there; products multiply it by zeros.
+ * So where nobody else sees them, their rows are made longer. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 

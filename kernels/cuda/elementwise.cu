@@ -102,10 +102,15 @@ void sli_cuda_round(const float *from, void *to, int64_t count, void *stream) {
   launch(stream, grid_of(chunks(count, BLOCK * 4)), BLOCK, 0, round_all, from, (bf16 *)to, count);
 }
 
-/* A GPU's favourite order is the weight's own: both outputs are the rounded weight. */
+/* A GPU's favourite order is the weight's own: both outputs are the rounded weight, and zeros
+ * behind it (linear.c). */
 void sli_cuda_pack(const sl_call *call, void *stream) {
-  for (int o = 0; o < 2; o++)
-    if (call->out[o])
-      sli_cuda_round((const float *)call->in[0], call->out[o],
-                     sl_type_elements(&call->in_type[0]), stream);
+  size_t count = (size_t)sl_type_elements(&call->in_type[0]);
+  for (int o = 0; o < 2; o++) {
+    if (!call->out[o]) continue;
+    bf16 *to = (bf16 *)call->out[o];
+    size_t behind = sl_type_bytes(&call->out_type[o]) - count * sizeof *to;
+    sli_cuda_round((const float *)call->in[0], to, (int64_t)count, stream);
+    if (behind) cudaMemsetAsync(to + count, 0, behind, (cudaStream_t)stream);
+  }
 }

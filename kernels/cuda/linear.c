@@ -10,7 +10,12 @@
  * library's workspace.
  *
  * Which of its kernels runs is settled in prepare(), among those that give the same bits
- * every time: none that adds up parts of a sum in the order they arrive. */
+ * every time: none that adds up parts of a sum in the order they arrive.
+ *
+ * Its fast kernels want every size to be a multiple of 8, and vocabularies are odd. Rows of
+ * logits are longer than that (graph/passes/pad.c), and weights in bf16 have as many rows of
+ * zeros behind them: so products go to the end of a row. The gradient of the weight has no room
+ * for more rows: its last few are a product of their own. */
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -27,6 +32,8 @@
 #include "kernels/cuda/rows.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
+enum { FAST = 8, FAST_ALIGNMENT = FAST * sizeof(uint16_t) }; /* what the fast kernels divide by */
+enum { PACKED_ROWS = 64 }; /* packed weights have a multiple of so many */
 enum { LEFT, RIGHT, BIAS, OPERANDS }; /* A, B */
 
 typedef struct product {
@@ -38,12 +45,16 @@ typedef struct product {
   uint32_t epilogue;
   int input[OPERANDS];    /* which input of the call; -1: none */
   bool rounded[OPERANDS]; /* is rounded to bf16 first */
+  int64_t zeros;          /* elements of them behind the right operand if it is rounded */
+  struct product *rest;   /* the last rows, or NULL */
+  int64_t rest_left, rest_to; /* bytes from where the product's own operands begin */
 } product;
 
 /* What a row asks for: C[m, n] = op(A) op(B) [+ bias]. Rows of x and y may be longer than what
- * the weight has for them; what is behind that is left alone. */
+ * the weight has for them: what is behind that becomes zeros in y, and is zeros in dy. */
 typedef struct shape {
   int64_t m, n, k;
+  int64_t zero_rows; /* of the weight as stored, behind its own */
   int64_t lda, ldb, ldc;           /* elements from one row to the next, as stored */
   bool a_transposed, b_transposed; /* stored the other way round */
   int input[OPERANDS];
@@ -52,6 +63,13 @@ typedef struct shape {
 
 static bool has(const sl_call *call, int i) {
   return i < call->nin && call->in_type[i].ndim >= 0;
+}
+
+/* Rows of the weight as stored, one for each element of a row that is `longer`. */
+static void go_to_the_end(shape *s, int64_t *rows, int64_t longer) {
+  int64_t most = (*rows + PACKED_ROWS - 1) / PACKED_ROWS * PACKED_ROWS;
+  s->zero_rows = SLI_MIN(longer, most) - *rows;
+  *rows += s->zero_rows;
 }
 
 static shape shape_of(const sl_call *call) {
@@ -67,11 +85,14 @@ static shape shape_of(const sl_call *call) {
   }
   bool forward = op == &sl_op_linear, turned = transposed != forward;
   int packed = forward ? 3 : 2;
-  return (shape){.m = sl_type_rows(&in[0]), .n = in[1].dim[turned ? 0 : 1],
-                 .k = in[1].dim[turned ? 1 : 0], .lda = sl_type_last(&in[0]),
-                 .ldb = in[1].dim[1], .ldc = sl_type_last(out), .b_transposed = turned,
-                 .input = {0, has(call, packed) ? packed : 1, forward && has(call, 2) ? 2 : -1},
-                 .bf16 = has(call, packed) || is_bf16 || in[1].dtype == SL_BF16};
+  shape s = {.m = sl_type_rows(&in[0]), .n = in[1].dim[turned ? 0 : 1],
+             .k = in[1].dim[turned ? 1 : 0], .lda = sl_type_last(&in[0]),
+             .ldb = in[1].dim[1], .ldc = sl_type_last(out), .b_transposed = turned,
+             .input = {0, has(call, packed) ? packed : 1, forward && has(call, 2) ? 2 : -1},
+             .bf16 = has(call, packed) || is_bf16 || in[1].dtype == SL_BF16};
+  if (s.bf16 && !transposed && s.input[BIAS] < 0 && in[1].dtype == SL_F32)
+    go_to_the_end(&s, forward ? &s.n : &s.k, forward ? s.ldc : s.lda);
+  return s;
 }
 
 /* ---- the scratch ------------------------------------------------ */
@@ -80,7 +101,8 @@ static size_t rounded_bytes(const sl_call *call, const shape *s, int operand) {
   int i = s->input[operand];
   bool to_bf16 = operand == BIAS ? call->out_type[0].dtype == SL_BF16 : s->bf16;
   if (i < 0 || !to_bf16 || call->in_type[i].dtype == SL_BF16) return 0;
-  size_t bytes = (size_t)sl_type_elements(&call->in_type[i]) * sizeof(uint16_t);
+  int64_t zeros = operand == RIGHT ? s->zero_rows * s->ldb : 0;
+  size_t bytes = (size_t)(sl_type_elements(&call->in_type[i]) + zeros) * sizeof(uint16_t);
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -211,11 +233,11 @@ cublasStatus_t sli_cuda_product_preference(const sli_blas *blas, uint64_t worksp
   return status;
 }
 
-static cublasStatus_t choose_algorithm(product *p) {
+static cublasStatus_t choose_algorithm(product *p, uint32_t alignment) {
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t found;
   int count = 0;
-  cublasStatus_t status = sli_cuda_product_preference(p->blas, WORKSPACE_BYTES, PLACE_ALIGNMENT,
+  cublasStatus_t status = sli_cuda_product_preference(p->blas, WORKSPACE_BYTES, alignment,
                                                       &preference);
   if (!status)
     status = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->right, p->left,
@@ -230,6 +252,7 @@ static cublasStatus_t choose_algorithm(product *p) {
 void sli_cuda_linear_release(void *state) {
   product *p = state;
   if (!p) return;
+  sli_cuda_linear_release(p->rest);
   if (p->desc) p->blas->cublasLtMatmulDescDestroy(p->desc);
   if (p->left) p->blas->cublasLtMatrixLayoutDestroy(p->left);
   if (p->right) p->blas->cublasLtMatrixLayoutDestroy(p->right);
@@ -238,34 +261,51 @@ void sli_cuda_linear_release(void *state) {
 }
 
 /* On a failure *why says what it was, and there is no product. */
-static product *make_product(const sl_call *call, const shape *s, const sli_blas *blas,
-                             cublasLtHandle_t handle, uint32_t epilogue, cublasStatus_t *why) {
+static product *make_one(const sl_call *call, const shape *s, const product *common,
+                         uint32_t alignment, cublasStatus_t *why) {
   product *p = sli_calloc(1, sizeof *p);
-  p->blas = blas;
-  p->handle = handle;
-  p->epilogue = epilogue;
+  *p = *common;
   for (int i = 0; i < OPERANDS; i++) {
     p->input[i] = s->input[i];
     p->rounded[i] = rounded_bytes(call, s, i) > 0;
   }
+  p->zeros = s->zero_rows * s->ldb;
   *why = make_operation(p, call, s);
   if (!*why) *why = make_layouts(p, call, s);
-  if (!*why) *why = choose_algorithm(p);
+  if (!*why) *why = choose_algorithm(p, alignment);
   if (!*why) return p;
+  sli_cuda_linear_release(p);
+  return NULL;
+}
+
+/* The last rows of C where those before them can be had faster; the columns of A lie side by side. */
+static int64_t rest_of(const shape *s) {
+  return s->bf16 && s->a_transposed && s->m > FAST ? s->m % FAST : 0;
+}
+
+static product *make_product(const sl_call *call, const shape *s, const product *common,
+                             cublasStatus_t *why) {
+  shape first = *s, last = *s;
+  last.m = rest_of(s);
+  first.m -= last.m;
+  product *p = make_one(call, &first, common, PLACE_ALIGNMENT, why);
+  if (!p || !last.m) return p;
+  p->rest = make_one(call, &last, common, FAST_ALIGNMENT, why);
+  p->rest_left = first.m * (int64_t)sizeof(uint16_t);
+  p->rest_to = first.m * s->ldc * (int64_t)sl_dtype_bytes(call->out_type[0].dtype);
+  if (p->rest) return p;
   sli_cuda_linear_release(p);
   return NULL;
 }
 
 sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
   shape s = shape_of(call);
-  const sli_blas *blas;
-  cublasLtHandle_t handle = NULL;
+  product common = {.epilogue = s.input[BIAS] < 0 ? CUBLASLT_EPILOGUE_DEFAULT
+                                                  : CUBLASLT_EPILOGUE_BIAS};
   cublasStatus_t why;
-  sl_status status = sli_cuda_product_handle(&blas, &handle);
+  sl_status status = sli_cuda_product_handle(&common.blas, &common.handle);
   if (status) return status;
-  product *p = make_product(call, &s, blas, handle, s.input[BIAS] < 0 ? CUBLASLT_EPILOGUE_DEFAULT
-                                                                      : CUBLASLT_EPILOGUE_BIAS,
-                            &why);
+  product *p = make_product(call, &s, &common, &why);
   if (p) {
     *state = p;
     return SL_OK;
@@ -273,7 +313,7 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
   return sl_fail(SL_E_DEVICE, "cuBLASLt has no product [%lld, %lld] x [%lld, %lld]%s%s: %s",
                  (long long)s.m, (long long)s.k, (long long)s.k, (long long)s.n,
                  s.bf16 ? " in bf16" : "", s.input[BIAS] < 0 ? "" : " with bias",
-                 blas->cublasLtGetStatusString(why));
+                 common.blas->cublasLtGetStatusString(why));
 }
 
 /* ---- with GELU ------------------------------------------------
@@ -287,12 +327,11 @@ enum { AUX_MULTIPLE = 8 };
 /* False: the library has no such product. */
 static bool prepare_with(const sl_call *call, uint32_t epilogue, void **state) {
   shape s = shape_of(call);
-  const sli_blas *blas;
-  cublasLtHandle_t handle = NULL;
+  product common = {.epilogue = epilogue};
   cublasStatus_t why;
   if (has_aux(epilogue) && s.ldc % AUX_MULTIPLE) return false;
-  if (sli_cuda_product_handle(&blas, &handle)) return false;
-  return (*state = make_product(call, &s, blas, handle, epilogue, &why));
+  if (sli_cuda_product_handle(&common.blas, &common.handle)) return false;
+  return (*state = make_product(call, &s, &common, &why));
 }
 
 bool sli_cuda_linear_gelu_prepare(const sl_call *calls, bool kept, void **state) {
@@ -314,11 +353,22 @@ static const void *operand(const sl_call *call, const product *p, int which, cha
                            void *stream) {
   int i = p->input[which];
   if (i < 0 || !p->rounded[which]) return i < 0 ? NULL : call->in[i];
-  int64_t count = sl_type_elements(&call->in_type[i]);
-  void *to = *scratch;
+  int64_t count = sl_type_elements(&call->in_type[i]), zeros = which == RIGHT ? p->zeros : 0;
+  uint16_t *to = (uint16_t *)*scratch;
   sli_cuda_round(call->in[i], to, count, stream);
-  *scratch += (count * (int64_t)sizeof(uint16_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  if (zeros) cudaMemsetAsync(to + count, 0, (size_t)zeros * sizeof *to, (cudaStream_t)stream);
+  *scratch += ((count + zeros) * (int64_t)sizeof *to + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   return to;
+}
+
+static void run(const product *p, const void *left, const void *right, float keep, void *to,
+                void *workspace, void *stream) {
+  float one = 1;
+  cublasStatus_t status = p->blas->cublasLtMatmul(
+      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, to, p->result, to,
+      p->result, &p->algorithm, workspace, WORKSPACE_BYTES, (cudaStream_t)stream);
+  if (status && !sli_cuda_capture_spoil())
+    sli_cuda_launch_failed(p->blas->cublasLtGetStatusString(status));
 }
 
 /* aux: see has_aux(). */
@@ -328,14 +378,13 @@ static void multiply(const sl_call *call, const product *p, const void *aux, voi
   const void *left = operand(call, p, LEFT, &scratch, stream);
   const void *right = operand(call, p, RIGHT, &scratch, stream);
   const void *bias = operand(call, p, BIAS, &scratch, stream);
-  float one = 1, keep = call->accumulate & 1 ? 1 : 0;
+  float keep = call->accumulate & 1 ? 1 : 0;
   if (bias) set_pointer(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   if (aux) set_pointer(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
-  cublasStatus_t status = p->blas->cublasLtMatmul(
-      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, to, p->result, to,
-      p->result, &p->algorithm, scratch, WORKSPACE_BYTES, (cudaStream_t)stream);
-  if (status && !sli_cuda_capture_spoil())
-    sli_cuda_launch_failed(p->blas->cublasLtGetStatusString(status));
+  run(p, left, right, keep, to, scratch, stream);
+  if (p->rest)
+    run(p->rest, (const char *)left + p->rest_left, right, keep, (char *)to + p->rest_to, scratch,
+        stream);
 }
 
 void sli_cuda_linear(const sl_call *call, void *stream) {

@@ -87,8 +87,10 @@ template <typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const float *dloss,
                 T *dlogits, int64_t rows, int64_t first, int64_t vocab, int64_t stride) {
-  row_gradient(logits + blockIdx.x * stride, dlogits + blockIdx.x * stride, lse[blockIdx.x],
-               *dloss / (float)rows, targets[blockIdx.x] - first, vocab);
+  T *to = dlogits + blockIdx.x * stride;
+  row_gradient(logits + blockIdx.x * stride, to, lse[blockIdx.x], *dloss / (float)rows,
+               targets[blockIdx.x] - first, vocab);
+  zeros_behind(to, vocab, stride);
 }
 
 /* Both; the target's logit is read before anything is written. */
@@ -107,7 +109,9 @@ cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, 
     partial[blockIdx.x] = known ? (double)l - (double)hit : (double)NAN;
     if (lse) lse[blockIdx.x] = l;
   }
-  row_gradient(row, dlogits + blockIdx.x * stride, l, *dloss / (float)rows, target - first, vocab);
+  T *to = dlogits + blockIdx.x * stride;
+  row_gradient(row, to, l, *dloss / (float)rows, target - first, vocab);
+  zeros_behind(to, vocab, stride);
 }
 
 } // namespace

@@ -2,7 +2,8 @@
  *
  * A row may begin anywhere (vocabularies are odd), so a block goes along the 16-byte
  * packs of memory that the row touches and leaves out what is not the row's. It may also
- * be longer than the vocabulary (attrs.columns); what is behind that is never looked at. */
+ * be longer than the vocabulary (attrs.columns): what is behind that is never looked at, and
+ * zeros in the gradient, for products go on to the end of it. */
 #ifndef SLUICE_CUDA_LOSS_CUH
 #define SLUICE_CUDA_LOSS_CUH
 
@@ -66,6 +67,10 @@ template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t 
     for (int n = 0; n < N; n++) s.total = plain_sum(s.total, expf(x[n] - top));
   });
   return block_join(s);
+}
+
+template <typename T> __device__ inline void zeros_behind(T *row, int64_t width, int64_t stride) {
+  for (int64_t c = width + threadIdx.x; c < stride; c += blockDim.x) assign(row[c], 0);
 }
 
 inline int64_t columns(const sl_call *call) {

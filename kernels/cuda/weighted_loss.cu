@@ -71,10 +71,6 @@ __device__ inline void row_gradient(const sli_weighing &w, const T *row, T *to, 
   });
 }
 
-template <typename T> __device__ inline void row_of_zeros(T *to, int64_t vocab) {
-  for (int64_t c = threadIdx.x; c < vocab; c += blockDim.x) assign(to[c], 0);
-}
-
 __device__ inline float scale_of(const float *dloss, const double *total) {
   return *total == 0 ? 0 : (float)((double)*dloss / *total);
 }
@@ -110,7 +106,8 @@ cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const f
   int32_t target = targets[blockIdx.x];
   float scale = scale_of(dloss, total);
   T *to = dlogits + blockIdx.x * stride;
-  if (!sli_counts(&w, target) || scale == 0) return row_of_zeros(to, vocab);
+  zeros_behind(to, vocab, stride);
+  if (!sli_counts(&w, target) || scale == 0) return zeros_behind(to, 0, vocab);
   row_gradient(w, logits + blockIdx.x * stride, to, lse[blockIdx.x], scale, target, first, vocab);
 }
 
@@ -130,7 +127,8 @@ cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, cons
     partial[blockIdx.x] = over(loss, total);
     if (lse) lse[blockIdx.x] = l;
   }
-  if (!counts || scale == 0) return row_of_zeros(to, vocab);
+  zeros_behind(to, vocab, stride);
+  if (!counts || scale == 0) return zeros_behind(to, 0, vocab);
   row_gradient(w, row, to, l, scale, target, 0, vocab);
 }
 

@@ -31,6 +31,7 @@ enum { ONE_TYPE = 0 };
 #endif
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+#define BF16(...) SL_TYPE(SL_BF16, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
 
 typedef struct claim {
@@ -648,6 +649,54 @@ static void check_packed(bool transposed) {
   for (int o = 0; o < 2; o++) free(pack.out[o]);
 }
 
+/* Rows of f32, longer than they were, with zeros behind, or shorter. */
+static float *rows_of_length(const float *x, int64_t rows, int64_t from, int64_t to) {
+  float *y = calloc((size_t)(rows * to), sizeof *y);
+  for (int64_t r = 0; r < rows; r++)
+    memcpy(y + r * to, x + r * from, (size_t)SLI_MIN(from, to) * sizeof *y);
+  return y;
+}
+
+/* Of logits whose rows are longer than the weight has rows, what is behind is zero; of their
+ * gradient it is left out. The weight comes packed, or is rounded on the way. */
+static void check_long_rows(const sl_op *op, bool packs) {
+  enum { ROWS = 9, OWN = 27, LONG = 32, WIDTH = 40 };
+  bool backward = op == &sl_op_linear_b;
+  sl_type w = F32(OWN, WIDTH), room = SL_TYPE(SL_BF16, 64, 64), wide = BF16(ROWS, LONG);
+  sl_type types[] = {F32(ROWS, backward ? OWN : WIDTH), w};
+  kernel plain = kernel_create(op, (sl_attrs){0}, 2, types, 1), longer = plain;
+  for (int i = 0; i < 2; i++) array_random(plain.in[i], &types[i], 0), round_array(plain.in[i], &types[i]);
+  kernel pack = {.op = &sl_op_pack, .attrs = {.rows = ROWS}, .nin = 1, .nout = 2, .in_type = {w},
+                 .out_type = {room, room}, .in = {plain.in[1]}};
+  for (int o = 0; o < 2; o++) pack.out[o] = array_create(&room);
+  run_on_device(&pack);
+  float *x = backward ? rows_of_length(plain.in[0], ROWS, OWN, LONG) : plain.in[0];
+  longer.in_type[0] = backward ? wide : BF16(ROWS, WIDTH);
+  longer.in[0] = to_bf16(x, &(sl_type){SL_F32, 2, {ROWS, backward ? LONG : WIDTH}});
+  longer.out_type[0] = backward ? BF16(ROWS, WIDTH) : wide;
+  longer.out[0] = array_create(&longer.out_type[0]);
+  int at = backward ? 2 : 3;
+  longer.nin = packs ? at + 1 : 2;
+  longer.in[2] = NULL, longer.in_type[2] = NOTHING;
+  if (packs) longer.in[at] = pack.out[backward], longer.in_type[at] = room;
+  run_on_device(&longer);
+  kernel_run(&plain, NULL);
+  for (int64_t r = 0; r < ROWS; r++)
+    for (int64_t c = 0; c < sl_type_last(&longer.out_type[0]); c++) {
+      bool own = backward || c < OWN;
+      double got = element(longer.out[0], &longer.out_type[0], r * sl_type_last(&longer.out_type[0]) + c);
+      double want = own ? element(plain.out[0], &plain.out_type[0], r * sl_type_last(&plain.out_type[0]) + c) : 0;
+      CHECK(fabs(got - want) <= (own ? 0.01 * (1 + fabs(want)) : 0),
+            "%s of long rows, %spacked: row %lld, column %lld is %g, not %g", op->name,
+            packs ? "" : "not ", (long long)r, (long long)c, got, want);
+    }
+  if (backward) free(x);
+  free(longer.in[0]);
+  free(longer.out[0]);
+  for (int o = 0; o < 2; o++) free(pack.out[o]);
+  kernel_destroy(&plain);
+}
+
 /* linear_w with attrs.bf16 rounds its operands. */
 static void check_rounded_gradient(bool transposed) {
   sl_type types[] = {F32(9, 40), F32(9, 24)};
@@ -861,6 +910,8 @@ int main(int argc, char **argv) {
     if (!bf16) check_documents(0), check_documents(5);
     if (!small) check_cut(&large_cut, bf16);
     check_packed(bf16);
+    check_long_rows(&sl_op_linear, bf16);
+    check_long_rows(&sl_op_linear_b, bf16);
     check_rounded_gradient(bf16);
     for (int64_t columns = 33; columns < 42; columns++) check_odd_logits(columns, 1, bf16);
     check_odd_logits(8205, -INFINITY, bf16);
