@@ -19,6 +19,11 @@ template <> struct cut<bf16, 64> : tiling<bf16, 64, 4, 2, 64> {};
 template <> struct cut<bf16, 128> : tiling<bf16, 128, 4, 2, 32> {};
 template <> struct cut<float, 256> : tiling<float, 256, 2, 1, 16> {};
 
+/* By warpgroups. */
+template <int D> struct group_cut;
+template <> struct group_cut<64> : group_tiling<64, 128, 3> {};
+template <> struct group_cut<128> : group_tiling<128, 64, 2> {};
+
 /* Over the four lanes that share a row. */
 __device__ inline float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(ALL, x, 1));
@@ -125,10 +130,9 @@ __device__ inline void resume(const attention<float> &a, const query_tile &t, in
   read_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries, a.dim, o);
 }
 
-template <typename T, int D, bool IDS, bool SWEEP>
-__global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
-  using C = cut<T, D>;
-  constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
+template <typename C, bool IDS, bool SWEEP, typename T>
+__global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a) {
+  constexpr int BANDS = C::bands, KEYS = C::passing, D = C::width;
   SLI_SHARED(shared);
   T *q = (T *)shared, *k = q + C::own_tile, *v = k + 2 * C::passing_tile;
   query_tile t = open_queries<C, SWEEP>(a);
@@ -151,13 +155,15 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
     pass_keys<C>(a, t, k0, k + (buffer ^ C::passing_tile));
     if (!any_seen<C, IDS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4];
-    scores<LD>(s, q + t.warp_row * LD, k + buffer);
+    scores<C>(s, q, t.warp_row, k + buffer);
+    settle<C, 0>(s);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
       mask_keys<KEYS, IDS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
       soften(s[m], seen[m], o[m], scale);
     }
-    gather<LD>(o, s, v + buffer);
+    gather<C>(o, s, v + buffer);
+    settle<C, 0>(o);
   }
   if constexpr (SWEEP)
     if (t.has.piece < a.comes.own) {
@@ -171,33 +177,47 @@ __global__ void __launch_bounds__(cut<T, D>::threads) forward(attention<T> a) {
 
 /* ---- launching ------------------------------------------------ */
 
-template <typename T, int D>
-constexpr size_t shared_bytes = sizeof(T) * (cut<T, D>::own_tile + 4 * cut<T, D>::passing_tile);
+template <typename C>
+constexpr size_t shared_bytes = sizeof(typename C::element) * (C::own_tile + 4 * C::passing_tile);
+
+template <typename C, bool IDS, bool SWEEP> cudaError_t allow_one() {
+  return allow(forward<C, IDS, SWEEP, typename C::element>, shared_bytes<C>);
+}
+
+template <typename C, bool SWEEP> cudaError_t allow_both() {
+  cudaError_t error = allow_one<C, false, SWEEP>();
+  return error ? error : allow_one<C, true, SWEEP>();
+}
 
 template <typename T> cudaError_t allow_all(int64_t dim) {
   return with_room(dim, [](auto room) {
     constexpr int D = decltype(room)::value;
-    cudaError_t error = allow(forward<T, D, false, false>, shared_bytes<T, D>);
-    return error ? error : allow(forward<T, D, true, false>, shared_bytes<T, D>);
+    if constexpr (is_for_groups<T, D>) {
+      cudaError_t error = allow_one<group_cut<D>, false, false>();
+      if (error) return error;
+    }
+    return allow_both<cut<T, D>, false>();
   });
 }
 
 cudaError_t allow_sweep(int64_t dim) {
-  return with_room(dim, [](auto room) {
-    constexpr int D = decltype(room)::value;
-    cudaError_t error = allow(forward<float, D, false, true>, shared_bytes<float, D>);
-    return error ? error : allow(forward<float, D, true, true>, shared_bytes<float, D>);
-  });
+  return with_room(dim,
+                   [](auto room) { return allow_both<cut<float, decltype(room)::value>, true>(); });
+}
+
+template <typename C, bool IDS, bool SWEEP, typename T>
+void launch_one(const attention<T> &a, void *stream) {
+  dim3 grid((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
+  launch(stream, grid, C::threads, shared_bytes<C>, forward<C, IDS, SWEEP, T>, a);
 }
 
 template <bool SWEEP, typename T> void launch_forward(const attention<T> &a, void *stream) {
   with_room(a.dim, [&](auto room) {
     constexpr int D = decltype(room)::value;
-    using C = cut<T, D>;
-    dim3 grid((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
+    if constexpr (is_for_groups<T, D> && !SWEEP)
+      if (can_group(a)) return launch_one<group_cut<D>, false, SWEEP>(a, stream);
     with_ids(a, [&](auto ids) {
-      launch(stream, grid, C::threads, shared_bytes<T, D>,
-             forward<T, D, decltype(ids)::value, SWEEP>, a);
+      launch_one<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream);
     });
   });
 }

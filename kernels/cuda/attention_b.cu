@@ -21,40 +21,52 @@ template <typename T, int D> struct cut : tiling<T, D, 4, 1, 32> {};
 template <> struct cut<bf16, 64> : tiling<bf16, 64, 4, 2, 32> {};
 template <> struct cut<float, 256> : tiling<float, 256, 2, 1, 16> {};
 
-/* One warp a row of o. */
-template <typename T> __global__ void dot_rows(attention<T> a) {
-  int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
-  if (row >= a.batch * a.heads * a.queries) return;
-  int64_t i = row % a.queries, h = row / a.queries % a.heads, b = row / a.queries / a.heads;
+/* By warpgroups. */
+template <int D> struct group_cut : group_tiling<D, 64, D == 64 ? 3 : 2> {};
+
+/* LANES a row of o, in packs of N. */
+template <int LANES, int N, typename T> __global__ void dot_rows(attention<T> a) {
+  int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
+  int64_t h = row % a.heads, i = row / a.heads % a.queries, b = row / a.heads / a.queries;
   int64_t at = b * a.o_batch + i * a.o_row + h * a.dim;
   float total = 0;
-  for (int64_t d = threadIdx.x % WARP; d < a.dim; d += WARP)
-    total += to_float(a.o[at + d]) * to_float(a.dout[at + d]);
-  total = warp_sum(total);
-  if (threadIdx.x % WARP == 0) a.logs.delta[(b * a.heads + h) * a.logs.row + i] = total;
-}
-
-/* s becomes P, dp becomes dS. lse in powers of 2. */
-__device__ inline void score_gradient(float &s, float &dp, float scale, float lse, float delta) {
-  s = power_of_2(s * scale - lse);
-  dp = s * (dp - delta);
+  bool there = b < a.batch;
+  for (int64_t d = threadIdx.x % LANES * N; there && d < a.dim; d += LANES * N) {
+    float x[N], y[N];
+    load<N>(x, a.o + at + d);
+    load<N>(y, a.dout + at + d);
+#pragma unroll
+    for (int n = 0; n < N; n++) total += x[n] * y[n];
+  }
+#pragma unroll
+  for (int k = LANES / 2; k; k /= 2) total += __shfl_xor_sync(ALL, total, k);
+  if (there && threadIdx.x % LANES == 0) a.logs.delta[(b * a.heads + h) * a.logs.row + i] = total;
 }
 
 /* ---- of keys and values ------------------------------------------------ */
 
-/* Transposed scores, keys by queries: of each column's query lse and delta are in shared
- * memory. */
+/* Transposed scores, keys by queries, become P: each column's query has its lse in shared memory. */
 template <int COLUMNS>
-__device__ inline void gradients_by_key(float (&s)[COLUMNS][4], float (&dp)[COLUMNS][4],
-                                        float scale, const float *lse, const float *delta) {
+__device__ inline void powers_by_key(float (&s)[COLUMNS][4], float scale, const float *lse) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++) {
-    float l[2], d[2];
+    float l[2];
     load<2>(l, lse + element_column(n, 0));
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[n][i] = power_of_2(s[n][i] * scale - l[i % 2] * LOG2_E);
+  }
+}
+
+/* dP becomes dS. */
+template <int COLUMNS>
+__device__ inline void gradients_by_key(float (&dp)[COLUMNS][4], const float (&p)[COLUMNS][4],
+                                        const float *delta) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++) {
+    float d[2];
     load<2>(d, delta + element_column(n, 0));
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      score_gradient(s[n][i], dp[n][i], scale, l[i % 2] * LOG2_E, d[i % 2]);
+    for (int i = 0; i < 4; i++) dp[n][i] = p[n][i] * (dp[n][i] - d[i % 2]);
   }
 }
 
@@ -114,10 +126,9 @@ __device__ inline void load_queries(const attention<T> &a, passing p, T *q, floa
 
 /* Heads of 256 are too wide for one block's registers: then two blocks share a tile of
  * keys, each with half of the columns of its dK and dV. */
-template <typename T, int D, bool IDS, bool SWEEP>
-__global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a) {
-  using C = cut<T, D>;
-  constexpr int BANDS = C::bands, ROWS = C::passing, LD = C::ld, PART = D > 128 ? 128 : D;
+template <typename C, bool IDS, bool SWEEP, typename T>
+__global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T> a) {
+  constexpr int BANDS = C::bands, ROWS = C::passing, D = C::width, PART = D > 128 ? 128 : D;
   SLI_SHARED(shared);
   T *k = (T *)shared, *v = k + C::own_tile, *q = v + C::own_tile, *dout = q + 2 * C::passing_tile;
   float *lse = (float *)(dout + 2 * C::passing_tile), *delta = lse + 2 * ROWS;
@@ -145,28 +156,33 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
   if (now.head < end) load_queries<C>(a, now, q, lse);
   if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, keys);
   for (int buffer = 0; now.head < end; buffer ^= 1) {
-    wait_for_copies();
-    __syncthreads(); /* this tile is there for all, and the one before has been read */
+    arrive<C>();
     passing next = {now.head, now.i0 + ROWS};
     if (next.i0 >= t.limit) next = {now.head + 1, t.begin};
     if (next.head < end)
       load_queries<C>(a, next, q + (buffer ^ 1) * C::passing_tile, lse + (buffer ^ 1) * ROWS);
     int i0 = now.i0;
     now = next;
-    if (all_unseen<16 * BANDS, ROWS>(t, warp_row, i0)) continue;
+    if (all_unseen<C::unit, ROWS>(t, warp_row / C::unit * C::unit, i0)) continue;
     if constexpr (IDS)
       if (!meets<ROWS>(own, t.ids + i0, t.limit - i0)) continue;
     float s[BANDS][ROWS / 8][4], dp[BANDS][ROWS / 8][4];
     const T *q_now = q + buffer * C::passing_tile, *dout_now = dout + buffer * C::passing_tile;
-    scores<LD>(s, k + warp_row * LD, q_now); /* transposed: keys by queries */
-    scores<LD>(dp, v + warp_row * LD, dout_now);
+    scores<C>(s, k, warp_row, q_now); /* transposed: keys by queries */
+    scores<C>(dp, v, warp_row, dout_now);
+    settle<C, 1>(s);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
       mask_queries<ROWS, IDS>(s[m], t, warp_row + 16 * m, i0, own.of[m]);
-      gradients_by_key(s[m], dp[m], scale * LOG2_E, lse + buffer * ROWS, delta + buffer * ROWS);
+      powers_by_key(s[m], scale * LOG2_E, lse + buffer * ROWS);
     }
-    gather<LD>(dv, s, dout_now + c0);
-    gather<LD>(dk, dp, q_now + c0);
+    settle<C, 0>(dp);
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) gradients_by_key(dp[m], s[m], delta + buffer * ROWS);
+    gather<C>(dv, s, dout_now, c0);
+    gather<C>(dk, dp, q_now, c0);
+    settle<C, 0>(dv);
+    settle<C, 0>(dk);
   }
 #pragma unroll
   for (int m = 0; m < BANDS; m++) {
@@ -179,21 +195,28 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_kv(attention<T> a
 
 /* ---- of queries ------------------------------------------------ */
 
-/* Scores, queries by keys: lse, in powers of 2, and delta of the band's rows in this lane. */
+/* Scores, queries by keys, become P: lse, in powers of 2, of the band's rows in this lane. */
 template <int COLUMNS>
-__device__ inline void gradients_by_query(float (&s)[COLUMNS][4], float (&dp)[COLUMNS][4],
-                                          float scale, const float (&lse)[2],
+__device__ inline void powers_by_query(float (&s)[COLUMNS][4], float scale, const float (&lse)[2]) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[n][i] = power_of_2(s[n][i] * scale - lse[i / 2]);
+}
+
+/* dP becomes dS. */
+template <int COLUMNS>
+__device__ inline void gradients_by_query(float (&dp)[COLUMNS][4], const float (&p)[COLUMNS][4],
                                           const float (&delta)[2]) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) score_gradient(s[n][i], dp[n][i], scale, lse[i / 2], delta[i / 2]);
+    for (int i = 0; i < 4; i++) dp[n][i] = p[n][i] * (dp[n][i] - delta[i / 2]);
 }
 
-template <typename T, int D, bool IDS, bool SWEEP>
-__global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a) {
-  using C = cut<T, D>;
-  constexpr int BANDS = C::bands, KEYS = C::passing, LD = C::ld;
+template <typename C, bool IDS, bool SWEEP, typename T>
+__global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T> a) {
+  constexpr int BANDS = C::bands, KEYS = C::passing, D = C::width;
   SLI_SHARED(shared);
   T *q = (T *)shared, *dout = q + C::own_tile, *k = dout + C::own_tile;
   T *v = k + 2 * C::passing_tile;
@@ -221,14 +244,19 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
     pass_keys<C>(a, t, k0, k + (buffer ^ C::passing_tile));
     if (!any_seen<C, IDS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
-    scores<LD>(s, q + t.warp_row * LD, k + buffer);
-    scores<LD>(dp, dout + t.warp_row * LD, v + buffer);
+    scores<C>(s, q, t.warp_row, k + buffer);
+    scores<C>(dp, dout, t.warp_row, v + buffer);
+    settle<C, 1>(s);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
       mask_keys<KEYS, IDS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
-      gradients_by_query(s[m], dp[m], scale * LOG2_E, lse[m], delta[m]);
+      powers_by_query(s[m], scale * LOG2_E, lse[m]);
     }
-    gather<LD>(dq, dp, k + buffer);
+    settle<C, 0>(dp);
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) gradients_by_query(dp[m], s[m], delta[m]);
+    gather<C>(dq, dp, k + buffer);
+    settle<C, 0>(dq);
   }
   bool whole = !SWEEP || t.has.piece == a.comes.own;
 #pragma unroll
@@ -240,45 +268,65 @@ __global__ void __launch_bounds__(cut<T, D>::threads) backward_q(attention<T> a)
 
 /* ---- launching ------------------------------------------------ */
 
-template <typename T, int D>
-constexpr size_t shared_bytes =
-    sizeof(T) * (2 * cut<T, D>::own_tile + 4 * cut<T, D>::passing_tile) +
-    4 * sizeof(float) * cut<T, D>::passing;
+template <int LANES, int N, typename T> void launch_dots_of(const attention<T> &a, void *stream) {
+  int64_t rows = a.batch * a.heads * a.queries;
+  launch(stream, grid_of(chunks(rows, BLOCK / LANES)), BLOCK, 0, dot_rows<LANES, N, T>, a);
+}
 
-template <typename T, int D, bool IDS, bool SWEEP> cudaError_t allow_both() {
-  cudaError_t error = allow(backward_kv<T, D, IDS, SWEEP>, shared_bytes<T, D>);
-  return error ? error : allow(backward_q<T, D, IDS, SWEEP>, shared_bytes<T, D>);
+template <typename T> void launch_dots(const attention<T> &a, void *stream) {
+  constexpr int N = wide<T>;
+  uintptr_t places = (uintptr_t)a.o | (uintptr_t)a.dout;
+  bool packs = (a.dim | a.o_row | a.o_batch) % N == 0 && places % (N * sizeof(T)) == 0;
+  if (packs && a.dim <= 8 * N) launch_dots_of<8, N>(a, stream);
+  else if (packs) launch_dots_of<16, N>(a, stream);
+  else launch_dots_of<WARP, 1>(a, stream);
+}
+
+template <typename C>
+constexpr size_t shared_bytes =
+    sizeof(typename C::element) * (2 * C::own_tile + 4 * C::passing_tile) +
+    4 * sizeof(float) * C::passing;
+
+template <typename C, bool IDS, bool SWEEP> cudaError_t allow_one() {
+  using T = typename C::element;
+  cudaError_t error = allow(backward_kv<C, IDS, SWEEP, T>, shared_bytes<C>);
+  return error ? error : allow(backward_q<C, IDS, SWEEP, T>, shared_bytes<C>);
 }
 
 template <typename T, bool SWEEP> cudaError_t allow_all(int64_t dim) {
   return with_room(dim, [](auto room) {
     constexpr int D = decltype(room)::value;
-    cudaError_t error = allow_both<T, D, false, SWEEP>();
-    return error ? error : allow_both<T, D, true, SWEEP>();
+    cudaError_t error = cudaSuccess;
+    if constexpr (is_for_groups<T, D>) error = allow_one<group_cut<D>, false, SWEEP>();
+    if (!error) error = allow_one<cut<T, D>, false, SWEEP>();
+    return error ? error : allow_one<cut<T, D>, true, SWEEP>();
   });
+}
+
+template <typename C, bool IDS, bool SWEEP, typename T>
+void launch_both(const attention<T> &a, void *stream) {
+  constexpr int PARTS = C::width > 128 ? C::width / 128 : 1;
+  dim3 by_key((unsigned)(chunks(SWEEP ? a.comes.longest : a.keys, C::own) * PARTS),
+              (unsigned)a.kv_heads, (unsigned)a.batch);
+  dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
+  if (a.dk || a.dv)
+    launch(stream, by_key, C::threads, shared_bytes<C>, backward_kv<C, IDS, SWEEP, T>, a);
+  if (a.dq)
+    launch(stream, by_query, C::threads, shared_bytes<C>, backward_q<C, IDS, SWEEP, T>, a);
 }
 
 } // namespace
 
 namespace sli {
 
-template <typename T, int D, bool IDS, bool SWEEP>
-void launch_both(const attention<T> &a, void *stream) {
-  using C = cut<T, D>;
-  dim3 by_key((unsigned)(chunks(SWEEP ? a.comes.longest : a.keys, C::own) * (D > 128 ? D / 128 : 1)), (unsigned)a.kv_heads,
-              (unsigned)a.batch);
-  dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
-  if (a.dk || a.dv)
-    launch(stream, by_key, C::threads, shared_bytes<T, D>, backward_kv<T, D, IDS, SWEEP>, a);
-  if (a.dq) launch(stream, by_query, C::threads, shared_bytes<T, D>, backward_q<T, D, IDS, SWEEP>, a);
-}
-
 template <bool SWEEP, typename T> void launch_backward(const attention<T> &a, void *stream) {
-  launch(stream, grid_of(chunks(a.batch * a.heads * a.queries, BLOCK / WARP)), BLOCK, 0,
-         dot_rows<T>, a);
+  launch_dots(a, stream);
   with_room(a.dim, [&](auto room) {
+    constexpr int D = decltype(room)::value;
+    if constexpr (is_for_groups<T, D> && !SWEEP)
+      if (can_group(a)) return launch_both<group_cut<D>, false, SWEEP>(a, stream);
     with_ids(a, [&](auto ids) {
-      launch_both<T, decltype(room)::value, decltype(ids)::value, SWEEP>(a, stream);
+      launch_both<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream);
     });
   });
 }

@@ -7,45 +7,57 @@
  * traffic where registers allow them.
  *
  * Heads are padded with zeros to D: 64, 128 or 256. Rows in shared memory are 16 bytes longer
- * than they need be, so that eight of them at the same column lie in different banks. */
+ * than they need be, so that eight of them at the same column lie in different banks.
+ *
+ * Where there are such, the four warps of a block multiply together (warpgroup.cuh): it has a tile of 64
+ * rows, each warp a band. The kernels are the same; how tiles lie and who multiplies is a cut's to say. */
 #ifndef SLUICE_CUDA_ATTENTION_TILES_CUH
 #define SLUICE_CUDA_ATTENTION_TILES_CUH
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/copies.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/warpgroup.cuh"
 
 namespace sli {
 
-constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
-
-__device__ inline float power_of_2(float x) {
-#ifdef __CUDA_ARCH__
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return exp2f(x);
-#endif
-}
+constexpr float LN_2 = 0.6931471805599453f;
 
 __device__ inline int least(int a, int b) { return a < b ? a : b; }
 
 /* ---- tiles ------------------------------------------------ */
 
+/* How a kernel is cut: threads of a block, at least so many `blocks` of which a multiprocessor is to
+ * have at once, rows of tiles. Warps leave out what none of their `unit` rows sees. */
 template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
-  static constexpr int threads = WARPS * WARP, bands = BANDS;
+  using element = T;
+  static constexpr bool together = false;
+  static constexpr int threads = WARPS * WARP, blocks = 1, bands = BANDS, width = D;
   static constexpr int own = WARPS * BANDS * 16; /* rows of the block's tile */
   static constexpr int passing = PASSING;        /* rows of those that pass */
+  static constexpr int unit = BANDS * 16;
   static constexpr int ld = D + wide<T>;
   static constexpr int own_tile = own * ld, passing_tile = PASSING * ld; /* elements */
+  template <int ROWS> __device__ static int place(int r, int c) { return r * ld + c; }
+};
+
+/* Tiles for warpgroups, 64 columns of all rows after another. */
+template <int D, int PASSING, int BLOCKS> struct group_tiling {
+  using element = bf16;
+  static constexpr bool together = true;
+  static constexpr int threads = GROUP_THREADS, blocks = BLOCKS, bands = 1, width = D;
+  static constexpr int own = GROUP_ROWS, passing = PASSING, unit = GROUP_ROWS;
+  static constexpr int own_tile = own * D, passing_tile = PASSING * D;
+  template <int ROWS> __device__ static int place(int r, int c) {
+    return c / TILE_WIDTH * ROWS * TILE_WIDTH + in_tile(r, c % TILE_WIDTH);
+  }
 };
 
 /* Brings ROWS rows of `dim` elements into a tile, of which there are `rows`; the rest of it
  * becomes zero. Where rows begin at multiples of 16 bytes that goes on in the background. */
 template <int ROWS, typename C, typename T>
 __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
-  constexpr int N = wide<T>, PACKS = (C::ld - N) / N;
+  constexpr int N = wide<T>, PACKS = C::width / N;
   using packed = pack<T, N>;
   static_assert(C::threads % PACKS == 0, "a thread stays in its column");
   int c = (int)threadIdx.x % PACKS * N;
@@ -54,7 +66,7 @@ __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, in
 #pragma unroll
     for (int r = (int)threadIdx.x / PACKS; r < ROWS; r += C::threads / PACKS) {
       bool there = r < rows && c < dim;
-      copy_async<16>(to + r * C::ld + c, there ? from + r * row + c : from, there);
+      copy_async<16>(to + C::template place<ROWS>(r, c), there ? from + r * row + c : from, there);
     }
     return;
   }
@@ -62,7 +74,7 @@ __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, in
     packed p = {};
     for (int n = 0; n < N; n++)
       if (r < rows && c + n < dim) p.v[n] = from[r * row + c + n];
-    *reinterpret_cast<packed *>(to + r * C::ld + c) = p;
+    *reinterpret_cast<packed *>(to + C::template place<ROWS>(r, c)) = p;
   }
 }
 
@@ -85,11 +97,29 @@ template <typename C> __device__ inline int own_row() {
   return (int)threadIdx.x / WARP * C::bands * 16;
 }
 
+/* Waits for what it has asked for, and for the block: then all see it, and all have read what came
+ * before. */
+template <typename C> __device__ inline void arrive() {
+  wait_for_copies();
+  if constexpr (C::together) show_tiles();
+  __syncthreads();
+}
+
 /* ---- products ------------------------------------------------ */
 
-/* S[16 BANDS, 8 COLUMNS] = A[16 BANDS, D] B[8 COLUMNS, D]^T, both in shared memory. */
+/* A warpgroup's products go on in the background until settle() has waited for all but so many of the
+ * newest scores() and gather(), and hands out what one of them gave. Warps are done with each at once. */
+template <typename C, int NEWEST, int BANDS, int COLUMNS>
+__device__ inline void settle(float (&d)[BANDS][COLUMNS][4]) {
+  if constexpr (C::together) {
+    wait_for_products<NEWEST>();
+    hold(d[0]);
+  }
+}
+
+/* By warps. */
 template <int LD, int BANDS, int COLUMNS, typename T>
-__device__ inline void scores(float (&s)[BANDS][COLUMNS][4], const T *a, const T *b) {
+__device__ inline void warp_scores(float (&s)[BANDS][COLUMNS][4], const T *a, const T *b) {
   constexpr int D = LD - wide<T>, DEPTH = mma<T>::depth;
 #pragma unroll
   for (int m = 0; m < BANDS; m++)
@@ -114,12 +144,33 @@ __device__ inline void scores(float (&s)[BANDS][COLUMNS][4], const T *a, const T
   }
 }
 
-/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], P in registers. Columns are
- * done with one after another: with all of them under way, heads of 256 in f32 have not enough
- * registers. */
+/* By a warpgroup: S[64, 8 COLUMNS]. */
+template <typename C, int COLUMNS>
+__device__ inline void group_scores(float (&s)[COLUMNS][4], const bf16 *a, const bf16 *b) {
+  uint64_t left = operand_at(place_of(a)), right = operand_at(place_of(b));
+  start_products();
+#pragma unroll
+  for (int k = 0; k < C::width / 16; k++) {
+    int tile = k / 4 * TILE_WIDTH * (int)sizeof(bf16), step = k % 4 * TILE_STEP;
+    multiply_tiles(s, left + (unsigned)(tile * C::own + step) / 16,
+                   right + (unsigned)(tile * C::passing + step) / 16, k > 0);
+  }
+  commit_products();
+}
+
+/* S[16 BANDS, 8 COLUMNS] = A[16 BANDS, D] B[8 COLUMNS, D]^T, both in shared memory: of the block's tile
+ * `a` the rows from `row` on, all of the passing tile `b`. */
+template <typename C, int BANDS, int COLUMNS, typename T>
+__device__ inline void scores(float (&s)[BANDS][COLUMNS][4], const T *a, int row, const T *b) {
+  if constexpr (C::together) group_scores<C>(s[0], a, b);
+  else warp_scores<C::ld>(s, a + row * C::ld, b);
+}
+
+/* By warps. Columns are done with one after another: with all of them under way, heads of 256 in f32
+ * have not enough registers. */
 template <int LD, int BANDS, int COLUMNS, int ROWS, typename T>
-__device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
-                              const T *b) {
+__device__ inline void warp_gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
+                                   const T *b) {
   constexpr int DEPTH = mma<T>::depth, STEPS = ROWS * 8 / DEPTH;
   typename mma<T>::a left[STEPS][BANDS];
 #pragma unroll
@@ -138,6 +189,35 @@ __device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BA
         for (int i = 0; i < 2; i++) mma<T>::add(o[m][n + i], left[k][m], right[i]);
     }
   }
+}
+
+/* By a warpgroup. */
+template <typename C, int COLUMNS, int ROWS>
+__device__ inline void group_gather(float (&o)[COLUMNS][4], const float (&p)[ROWS][4],
+                                    const bf16 *b) {
+  uint64_t right = operand_at(place_of(b));
+  mma<bf16>::a left[ROWS / 2];
+#pragma unroll
+  for (int k = 0; k < ROWS / 2; k++) left[k] = mma<bf16>::from(&p[2 * k]);
+  hold(o);
+  start_products();
+#pragma unroll
+  for (int k = 0; k < ROWS / 2; k++)
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += 8)
+      multiply_across(*reinterpret_cast<float(*)[8][4]>(&o[n]), left[k].r,
+                      right + (unsigned)(n * 8 * C::passing + k * 16 * TILE_WIDTH) *
+                                  (unsigned)sizeof(bf16) / 16);
+  commit_products();
+}
+
+/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], P in registers, B the columns of a
+ * passing tile from c0 on. */
+template <typename C, int BANDS, int COLUMNS, int ROWS, typename T>
+__device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
+                              const T *b, int c0 = 0) {
+  if constexpr (C::together) group_gather<C>(o[0], p[0], b);
+  else warp_gather<C::ld>(o, p, b + c0);
 }
 
 /* ---- keys that come piece by piece ------------------------------------------------ */
@@ -325,15 +405,14 @@ __device__ inline void bring_keys(const attention<T> &a, const query_tile &t, in
 /* That tile is there for all, and the one before has been read: the next comes into its place. */
 template <typename C, typename T>
 __device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k0, T *next) {
-  wait_for_copies();
-  __syncthreads();
+  arrive<C>();
   if (k0 + C::passing < t.keys.limit) bring_keys<C>(a, t, k0 + C::passing, next);
 }
 
 /* Does any of the warp's queries see one of them? */
 template <typename C, bool IDS>
 __device__ inline bool any_seen(const query_tile &t, const row_ids<C::bands> &own, int k0) {
-  if (all_hidden<16 * C::bands, C::passing>(t.keys, t.warp_row, k0)) return false;
+  if (all_hidden<C::unit, C::passing>(t.keys, t.warp_row / C::unit * C::unit, k0)) return false;
   if constexpr (IDS) return meets<C::passing>(own, t.keys.ids + k0, t.keys.limit - k0);
   return true;
 }
@@ -392,9 +471,10 @@ __device__ inline void read_band(const float *from, int64_t row, int r0, int row
     }
 }
 
-template <typename... P> cudaError_t allow(void (*kernel)(P...), size_t bytes) {
-  return cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              (int)bytes);
+/* What warpgroups have kernels for, and when it takes these; ids are for the others. */
+template <typename T, int D> constexpr bool is_for_groups = sizeof(T) == sizeof(bf16) && D <= 128;
+template <typename T> inline bool can_group(const attention<T> &a) {
+  return !a.sight.ids && has_warpgroups();
 }
 
 } // namespace sli

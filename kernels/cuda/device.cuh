@@ -65,6 +65,21 @@ __device__ inline float plain_sum(float x, float y) {
 #endif
 }
 
+constexpr float LOG2_E = 1.4426950408889634f;
+
+__device__ inline float power_of_2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+
+/* e^(x - shift), within 2^-22 or so of it where x is near. */
+__device__ inline float power_of_e(float x, float shift) { return power_of_2((x - shift) * LOG2_E); }
+
 /* Elements of one 16-byte access. */
 template <typename T> constexpr int wide = 16 / (int)sizeof(T);
 
@@ -166,9 +181,9 @@ template <typename S> __device__ inline const S *sums_up_to(S x) {
 
 /* ---- shared memory ------------------------------------------------ */
 
-/* What a launch gave the kernel beyond its own arrays. */
+/* What a launch gave the kernel beyond its own arrays, as warpgroups want it (warpgroup.cuh). */
 #ifdef __CUDACC__
-#define SLI_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define SLI_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 #else
 #define SLI_SHARED(name) unsigned char *name = emulated_shared
 #endif
@@ -194,12 +209,18 @@ void launch(void *stream, dim3 grid, unsigned threads, size_t shared, void (*ker
   cudaLaunchKernelEx(&config, kernel, P(args)...);
 }
 
+/* Lets a kernel have so much shared memory. */
+template <typename... P> cudaError_t allow(void (*kernel)(P...), size_t bytes) {
+  return cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              (int)bytes);
+}
+
 inline dim3 grid_of(int64_t blocks) { return dim3((unsigned)blocks); }
 
 /* Calls f(T()) with the type of the elements. */
-template <typename F> void with_elements(sl_dtype dtype, F f) {
-  if (dtype == SL_BF16) f(bf16());
-  else f(float());
+template <typename F> auto with_elements(sl_dtype dtype, F f) {
+  if (dtype == SL_BF16) return f(bf16());
+  return f(float());
 }
 
 /* Calls f with wide packs where a row of `width` elements holds a whole number of

@@ -33,6 +33,10 @@
 #define ROWWISE .in_place = true
 #define PRODUCT(name) .prepare = sli_cuda_##name##_prepare, .release = sli_cuda_linear_release
 
+#define LOSS(name)                                                                     \
+  PAIR(name, name##_b, 2, .output = 1, .same = 3, ROWWISE,                             \
+       .prepare = sli_cuda_##name##_##name##_b_prepare)
+
 #define RUN(rule) {.first = &sl_op_##rule, .launch = sli_cuda_##rule##_run}
 
 static const sli_cuda_fused rows[] = {
@@ -42,8 +46,7 @@ static const sli_cuda_fused rows[] = {
     PAIR(rmsnorm_b, add, 0, ROWWISE), PAIR(rmsnorm_b, add, 1, ROWWISE),
     PAIR(linear, gelu, 0, PRODUCT(linear_gelu)),
     PAIR(linear_b, gelu_b, 1, PRODUCT(linear_b_gelu_b)),
-    PAIR(cross_entropy, cross_entropy_b, 2, .output = 1, .same = 3, ROWWISE),
-    PAIR(weighted_cross_entropy, weighted_cross_entropy_b, 2, .output = 1, .same = 3, ROWWISE),
+    LOSS(cross_entropy), LOSS(weighted_cross_entropy),
     {.first = &sl_op_sumsq, .launch = sli_cuda_sumsq_run, .scratch = sli_cuda_sumsq_run_scratch},
     RUN(adamw), RUN(adam), RUN(sgd), RUN(lion),
 };

@@ -46,6 +46,9 @@ SLI_CUDA_FUSED_LAUNCHERS(X)
 size_t sli_cuda_sumsq_run_scratch(const sl_call *calls, int ncalls);
 bool sli_cuda_linear_gelu_prepare(const sl_call *calls, bool kept, void **state);
 bool sli_cuda_linear_b_gelu_b_prepare(const sl_call *calls, bool kept, void **state);
+bool sli_cuda_cross_entropy_cross_entropy_b_prepare(const sl_call *calls, bool kept, void **state);
+bool sli_cuda_weighted_cross_entropy_weighted_cross_entropy_b_prepare(const sl_call *calls,
+                                                                      bool kept, void **state);
 
 /* The steps of one variant of a program. */
 void sli_cuda_fuse(const struct sl_program *program, int variant, struct sli_cuda_steps *steps);

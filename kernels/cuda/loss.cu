@@ -1,9 +1,9 @@
 /* Cross entropy, one block a row. The rows' shares of the loss wait in the scratch, in
  * double, and are added up in order.
  *
- * The loss and its gradient as one kernel read each row twice. Long rows have the largest
- * blocks there are, so that two fit on a multiprocessor: the rows that are under way, some
- * 26 MB of a large vocabulary in bf16 on the largest GPUs, stay in the L2 in between. */
+ * The loss and its gradient as one kernel read each row twice, the second time from shared memory if it
+ * fits, else, with luck, from the L2: long rows have the largest blocks there are, so that few are
+ * under way. */
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/loss.cuh"
 
@@ -74,11 +74,8 @@ __device__ inline void row_gradient(const T *row, T *to, float lse, float scale,
     float d[N];
 #pragma unroll
     for (int n = 0; n < N; n++)
-      d[n] = expf(x[n] - lse) * scale - (c + n == target ? scale : 0.0f);
-    if (end - begin == N) return store<N>(to + c, d);
-#pragma unroll
-    for (int n = 0; n < N; n++)
-      if (n >= begin && n < end) assign(to[c + n], d[n]);
+      d[n] = power_of_e(x[n], lse) * scale - (c + n == target ? scale : 0.0f);
+    put_own<N>(to, c, d, begin, end);
   });
 }
 
@@ -94,7 +91,7 @@ cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const
 }
 
 /* Both; the target's logit is read before anything is written. */
-template <typename T>
+template <bool KEEP, typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, float *lse,
                    double *partial, T *dlogits, int64_t rows, int64_t first, int64_t vocab,
@@ -103,14 +100,15 @@ cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, 
   int32_t target = targets[blockIdx.x];
   bool known = target >= 0 && target < vocab;
   float hit = known && !threadIdx.x ? to_float(row[target]) : 0.0f;
-  sli_soft s = row_soft(row, vocab);
+  T *kept = place_to_keep<KEEP>(row);
+  sli_soft s = row_soft<KEEP>(row, vocab, kept);
   float l = s.top + logf(s.total);
   if (!threadIdx.x) {
     partial[blockIdx.x] = known ? (double)l - (double)hit : (double)NAN;
     if (lse) lse[blockIdx.x] = l;
   }
   T *to = dlogits + blockIdx.x * stride;
-  row_gradient(row, to, l, *dloss / (float)rows, target - first, vocab);
+  row_gradient(KEEP ? kept : row, to, l, *dloss / (float)rows, target - first, vocab);
   zeros_behind(to, vocab, stride);
 }
 
@@ -142,16 +140,26 @@ void sli_cuda_cross_entropy_b(const sl_call *call, void *stream) {
   });
 }
 
+bool sli_cuda_cross_entropy_cross_entropy_b_prepare(const sl_call *calls, bool, void **) {
+  return with_elements(calls[0].in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    return !allow(cross_entropy_both<true, T>, KEPT_BYTES);
+  });
+}
+
 void sli_cuda_cross_entropy_cross_entropy_b(const sli_cuda_fused *, const sl_call *calls, int,
                                             void *, void *stream) {
   const sl_call *loss = &calls[0], *gradient = &calls[1];
   int64_t rows = sl_type_rows(&loss->in_type[0]), stride = sl_type_last(&loss->in_type[0]);
   with_elements(loss->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    launch(stream, grid_of(rows), threads_of(columns(loss)), 0, cross_entropy_both<T>,
-           (const T *)loss->in[0], (const int32_t *)loss->in[1], (const float *)gradient->in[3],
-           (float *)loss->out[1], (double *)loss->scratch, (T *)gradient->out[0], rows,
-           gradient->attrs->first, columns(loss), stride);
+    with_kept<T>(columns(loss), [&](auto keep) {
+      launch(stream, grid_of(rows), threads_of(columns(loss)), kept_bytes<T>(columns(loss)),
+             cross_entropy_both<decltype(keep)::value, T>, (const T *)loss->in[0],
+             (const int32_t *)loss->in[1], (const float *)gradient->in[3], (float *)loss->out[1],
+             (double *)loss->scratch, (T *)gradient->out[0], rows, gradient->attrs->first,
+             columns(loss), stride);
+    });
   });
   if (loss->out[0]) sum_all(stream, loss->scratch, rows, (double)rows, loss->out[0]);
 }

@@ -12,15 +12,20 @@
 
 namespace sli {
 
+/* Elements of others in the pack of memory where a row begins. */
+template <typename T> __device__ inline int before(const T *row) {
+  return (int)((uintptr_t)row / sizeof(T) % wide<T>);
+}
+
 /* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] are the row's, from
  * column c + begin on, the others are `beside`. No number into x depends on what is known at run
  * time: x stays in registers. */
 template <typename T, typename F>
 __device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
-  int64_t before = (int64_t)((uintptr_t)row / sizeof(T) % N); /* elements of others */
-  for (int64_t p = threadIdx.x; p * N < before + width; p += blockDim.x) {
-    int64_t c = p * N - before;
+  int others = before(row);
+  for (int64_t p = threadIdx.x; p * N < others + width; p += blockDim.x) {
+    int64_t c = p * N - others;
     int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
     float x[N];
     if (end - begin == N) {
@@ -53,20 +58,59 @@ constexpr int64_t LONG = 8192; /* columns of a row that takes the largest block 
 constexpr int LARGEST = 1024;  /* threads; two such blocks fit if each has 32 registers a thread */
 inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
+/* Those x that are the row's, to a row that begins in its pack as theirs does. */
+template <int N, typename T>
+__device__ inline void put_own(T *to, int64_t c, const float (&x)[N], int begin, int end) {
+  if (end - begin == N) return store<N>(to + c, x);
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    if (n >= begin && n < end) assign(to[c + n], x[n]);
+}
+
 /* The softmax's sum over a row, the same in every thread. What a pack's powers are taken of is
- * known before the first of them: they do not wait for each other. */
-template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t width) {
+ * known before the first of them: they do not wait for each other. KEEP: the row goes to `kept` as
+ * well, and is there for each thread where it has read it. */
+template <bool KEEP, typename T>
+__device__ inline sli_soft row_soft(const T *row, int64_t width, T *kept) {
   constexpr int N = wide<T>;
   sli_soft s = {SLI_LOWEST, 0};
-  along_memory(row, width, -INFINITY, [&](int64_t, const float(&x)[N], int, int) {
+  along_memory(row, width, -INFINITY, [&](int64_t c, const float(&x)[N], int begin, int end) {
     float top = s.top;
+    if (KEEP) put_own<N>(kept, c, x, begin, end);
 #pragma unroll
     for (int n = 0; n < N; n++) top = x[n] > top ? x[n] : top;
-    if (top > s.top) s = {top, s.total * expf(s.top - top)};
+    if (top > s.top) s = {top, s.total * power_of_e(s.top, top)};
 #pragma unroll
-    for (int n = 0; n < N; n++) s.total = plain_sum(s.total, expf(x[n] - top));
+    for (int n = 0; n < N; n++) s.total = plain_sum(s.total, power_of_e(x[n], top));
   });
   return block_join(s);
+}
+template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t width) {
+  return row_soft<false>(row, width, (T *)NULL);
+}
+
+/* ---- rows that are read twice ------------------------------------------------
+ *
+ * Between the sum over a row and its gradient the row stays in shared memory, where two blocks'
+ * rows fit into a multiprocessor's. */
+
+enum { KEPT_BYTES = 112 << 10 };
+
+template <typename T> inline size_t kept_bytes(int64_t width) {
+  size_t bytes = (size_t)(width + wide<T>) * sizeof(T);
+  return bytes <= KEPT_BYTES ? bytes : 0;
+}
+
+/* Where the row is kept, if it is, and from where its gradient is made. */
+template <bool KEEP, typename T> __device__ inline T *place_to_keep(const T *row) {
+  SLI_SHARED(shared);
+  return KEEP ? (T *)shared + before(row) : NULL;
+}
+
+/* Calls f(count<KEEP>()) for a row of so many columns. */
+template <typename T, typename F> auto with_kept(int64_t width, F f) {
+  if (kept_bytes<T>(width)) return f(count<1>());
+  return f(count<0>());
 }
 
 template <typename T> __device__ inline void zeros_behind(T *row, int64_t width, int64_t stride) {

@@ -202,6 +202,7 @@ __global__ void sum_rows(const T *x, const float *mean, const float *rstd, const
   int64_t c = ((int64_t)blockIdx.x * WARP + lane) * N, begin = blockIdx.y * per;
   int64_t end = begin + per < rows ? begin + per : rows;
   float gain[N] = {}, bias[N] = {};
+#pragma unroll 4
   for (int64_t r = begin + warp; c < width && r < end; r += WARPS) {
     float d[N], v[N];
     load<N>(d, dy + r * width + c);
@@ -232,6 +233,7 @@ __global__ void add_partials(const float *partial, int64_t count, int64_t stride
   int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (c >= width) return;
   float total = 0;
+#pragma unroll 16
   for (int64_t p = 0; p < count; p++) total += partial[p * stride + c];
   out[c] = add ? out[c] + total : total;
 }

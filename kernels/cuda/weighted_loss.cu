@@ -37,13 +37,13 @@ __device__ inline double row_taken(const sli_weighing &w, const T *row, int64_t 
   return w.each == 0 ? taken : taken + (double)(w.each * row_dot(w, row, first, width));
 }
 
-/* The row's part of the loss, and its lse. */
-template <typename T>
+/* The row's part of the loss, and its lse; kept: see row_soft(). */
+template <bool KEEP, typename T>
 __device__ inline double row_loss(const sli_weighing &w, const T *row, int64_t vocab,
-                                  int32_t target, float *lse) {
+                                  int32_t target, float *lse, T *kept) {
   double taken = row_taken(w, row, 0, vocab, target);
   float all = sum_of_weights(w);
-  sli_soft s = row_soft(row, vocab);
+  sli_soft s = row_soft<KEEP>(row, vocab, kept);
   *lse = s.top + logf(s.total);
   bool known = target >= 0 && target < vocab;
   return known ? (double)sli_weight_all(&w, target, all) * (double)*lse - taken : (double)NAN;
@@ -62,12 +62,9 @@ __device__ inline void row_gradient(const sli_weighing &w, const T *row, T *to, 
     for (int n = 0; n < N; n++) {
       bool there = n >= begin && n < end;
       float weight = w.weights && there ? w.weights[first + c + n] : 1.0f;
-      d[n] = expf(x[n] - lse) * whole - each * weight - (first + c + n == target ? own : 0.0f);
+      d[n] = power_of_e(x[n], lse) * whole - each * weight - (first + c + n == target ? own : 0.0f);
     }
-    if (end - begin == N) return store<N>(to + c, d);
-#pragma unroll
-    for (int n = 0; n < N; n++)
-      if (n >= begin && n < end) assign(to[c + n], d[n]);
+    put_own<N>(to, c, d, begin, end);
   });
 }
 
@@ -91,7 +88,8 @@ cross_entropy(sli_weighing w, const T *logits, const int32_t *targets, const dou
   int32_t target = targets[blockIdx.x];
   float l = 0;
   double loss = 0;
-  if (sli_counts(&w, target)) loss = row_loss(w, logits + blockIdx.x * stride, vocab, target, &l);
+  if (sli_counts(&w, target))
+    loss = row_loss<false>(w, logits + blockIdx.x * stride, vocab, target, &l, (T *)NULL);
   if (threadIdx.x) return;
   partial[blockIdx.x] = over(loss, total);
   if (lse) lse[blockIdx.x] = l;
@@ -112,24 +110,24 @@ cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const f
 }
 
 /* Both; the target's logit is read before anything is written. */
-template <typename T>
+template <bool KEEP, typename T>
 __global__ void __launch_bounds__(LARGEST)
 cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
                    const float *dloss, float *lse, double *partial, T *dlogits, int64_t vocab,
                    int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
-  T *to = dlogits + blockIdx.x * stride;
+  T *to = dlogits + blockIdx.x * stride, *kept = place_to_keep<KEEP>(row);
   int32_t target = targets[blockIdx.x];
   bool counts = sli_counts(&w, target);
   float l = 0, scale = scale_of(dloss, total);
-  double loss = counts ? row_loss(w, row, vocab, target, &l) : 0;
+  double loss = counts ? row_loss<KEEP>(w, row, vocab, target, &l, kept) : 0;
   if (!threadIdx.x) {
     partial[blockIdx.x] = over(loss, total);
     if (lse) lse[blockIdx.x] = l;
   }
   zeros_behind(to, vocab, stride);
   if (!counts || scale == 0) return zeros_behind(to, 0, vocab);
-  row_gradient(w, row, to, l, scale, target, 0, vocab);
+  row_gradient(w, KEEP ? kept : row, to, l, scale, target, 0, vocab);
 }
 
 template <typename T>
@@ -187,6 +185,14 @@ void sli_cuda_weighted_cross_entropy_b(const sl_call *call, void *stream) {
   });
 }
 
+bool sli_cuda_weighted_cross_entropy_weighted_cross_entropy_b_prepare(const sl_call *calls, bool,
+                                                                      void **) {
+  return with_elements(calls[0].in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    return !allow(cross_entropy_both<true, T>, KEPT_BYTES);
+  });
+}
+
 void sli_cuda_weighted_cross_entropy_weighted_cross_entropy_b(const sli_cuda_fused *,
                                                               const sl_call *calls, int, void *,
                                                               void *stream) {
@@ -194,10 +200,13 @@ void sli_cuda_weighted_cross_entropy_weighted_cross_entropy_b(const sli_cuda_fus
   int64_t rows = sl_type_rows(&loss->in_type[0]), stride = sl_type_last(&loss->in_type[0]);
   with_elements(loss->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    launch(stream, grid_of(rows), threads_of(columns(loss)), 0, cross_entropy_both<T>,
-           sli_weighing_of(loss, 3), (const T *)loss->in[0], (const int32_t *)loss->in[1],
-           (const double *)loss->in[2], (const float *)gradient->in[4], (float *)loss->out[1],
-           (double *)loss->scratch, (T *)gradient->out[0], columns(loss), stride);
+    with_kept<T>(columns(loss), [&](auto keep) {
+      launch(stream, grid_of(rows), threads_of(columns(loss)), kept_bytes<T>(columns(loss)),
+             cross_entropy_both<decltype(keep)::value, T>, sli_weighing_of(loss, 3),
+             (const T *)loss->in[0], (const int32_t *)loss->in[1], (const double *)loss->in[2],
+             (const float *)gradient->in[4], (float *)loss->out[1], (double *)loss->scratch,
+             (T *)gradient->out[0], columns(loss), stride);
+    });
   });
   if (loss->out[0]) sum_all(stream, loss->scratch, rows, 1, loss->out[0]);
 }

@@ -70,6 +70,8 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
@@ -189,6 +191,9 @@ inline float __uint_as_float(uint32_t bits) {
 
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+/* D [64, 8 columns]; A from the descriptor if `a` is NULL, and then B along rows of its tile. */
+void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc,
+                    bool add);
 uint32_t emulated_round_tf32(float x);
 /* ldmatrix of four matrices: each lane says where a row lies. */
 void emulated_ldmatrix(uint32_t (&to)[4], const void *row, bool transposed);

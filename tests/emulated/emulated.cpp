@@ -16,6 +16,7 @@
 int emulated_backwards;
 dim3 emulated_thread, emulated_block, emulated_block_size, emulated_grid;
 unsigned char *emulated_shared;
+static size_t emulated_shared_size;
 
 /* ---- changing stacks --------------------------------------------------------------------
  *
@@ -241,6 +242,7 @@ static void run_grid(const cudaLaunchConfig_t &config, const std::function<void(
   lanes.resize((size_t)(threads + WARP) * 2 * LANE_BYTES);
   emulated_shared = (unsigned char *)aligned_alloc(
       16, (config.dynamicSmemBytes + 15) / 16 * 16 + (config.dynamicSmemBytes ? 0 : 16));
+  emulated_shared_size = config.dynamicSmemBytes;
   emulated_block_size = config.blockDim;
   emulated_grid = g;
   body = &run;
@@ -365,4 +367,67 @@ void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   mma<2>(d, {{{tf32(a[0]), tf32(a[2])}, {tf32(a[1]), tf32(a[3])}}, {tf32(b[0]), tf32(b[1])}});
+}
+
+/* ---- products of a warpgroup --------------------------------------------------------------- */
+
+namespace {
+
+/* Bytes of shared memory that an operand's descriptor names, as the only swizzle that is used
+ * here has them (PTX ISA, "Strides", "Shared memory layouts"): what lies at a place is found where bits 7 to 9
+ * of the place have been added to bits 4 to 6, modulo 2. */
+struct operand {
+  uint32_t at, step;
+
+  explicit operand(uint64_t desc)
+      : at((uint32_t)(desc & 0x3fff) << 4), step((uint32_t)(desc >> 32 & 0x3fff) << 4) {
+    REQUIRE(desc >> 62 == 1 && (desc >> 49 & 7) == 0, "wgmma: descriptor %llx",
+            (unsigned long long)desc);
+  }
+  float get(uint32_t offset) const {
+    uint32_t place = at + offset;
+    place ^= (place >> 7 & 7) << 4;
+    REQUIRE(place + 2 <= emulated_shared_size, "wgmma: reads byte %u of %zu", place,
+            emulated_shared_size);
+    uint16_t bits;
+    memcpy(&bits, emulated_shared + place, sizeof bits);
+    return lower(bits);
+  }
+  /* Of the tile's row r, 64 numbers long. */
+  float along(int r, int c) const {
+    return get((uint32_t)r / 8 * step + (uint32_t)r % 8 * 128 + (uint32_t)c * 2);
+  }
+};
+
+} // namespace
+
+void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc,
+                    bool add) {
+  enum { DEPTH = 16 };
+  int lane = (int)(threadIdx.x % WARP), first = (int)(threadIdx.x / WARP % 4) * 16 + lane / 4;
+  float left[2][DEPTH];
+  operand right(b_desc);
+  if (a) {
+    auto all = (const char *)emulated_exchange(a, 4 * sizeof *a);
+    for (int t = 0; t < 4; t++) {
+      auto r = (const uint32_t *)emulated_of_lane(all, lane / 4 * 4 + t);
+      for (int i = 0; i < 4; i++)
+        for (int half = 0; half < 2; half++)
+          left[i % 2][i / 2 * 8 + 2 * t + half] = half ? upper(r[i]) : lower(r[i]);
+    }
+  } else {
+    operand of(a_desc);
+    for (int half = 0; half < 2; half++)
+      for (int k = 0; k < DEPTH; k++) left[half][k] = of.along(first + half * 8, k);
+  }
+  for (int n = 0; n < columns; n++)
+    for (int column = 0; column < 2; column++) {
+      int c = n * 8 + lane % 4 * 2 + column;
+      float to[2] = {add ? d[n][column] : 0, add ? d[n][2 + column] : 0};
+      for (int k = 0; k < DEPTH; k++) {
+        float x = a ? right.along(k, c) : right.along(c, k);
+        for (int half = 0; half < 2; half++) to[half] += left[half][k] * x;
+      }
+      for (int half = 0; half < 2; half++) d[n][half * 2 + column] = to[half];
+    }
 }

@@ -333,13 +333,19 @@ cudaError_t cudaGetDeviceCount(int *count) {
   return remember(emulated_devices ? cudaSuccess : cudaErrorNoDevice);
 }
 
+/* SLUICE_EMULATED_MAJOR says of what generation the devices are: Hopper's, else. */
+static int major() {
+  const char *wanted = getenv("SLUICE_EMULATED_MAJOR");
+  return wanted ? atoi(wanted) : 9;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number) {
   if (!exists(number)) return cudaErrorInvalidValue;
   *properties = cudaDeviceProp();
   snprintf(properties->name, sizeof properties->name, "Emulated %d", number);
   properties->totalGlobalMem = (size_t)1 << 32;
   properties->sharedMemPerBlockOptin = 227 << 10;
-  properties->major = 9;
+  properties->major = major();
   properties->multiProcessorCount = 64;
   return cudaSuccess;
 }
@@ -358,6 +364,10 @@ cudaError_t cudaSetDevice(int number) {
   current_device = number;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr, int) {
+  return *value = major(), cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int *number) { return *number = current_device, cudaSuccess; }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int number, int peer) {
   if (!exists(number) || !exists(peer)) return remember(cudaErrorInvalidDevice);

@@ -1,0 +1,138 @@
+/* Products of small matrices by a warpgroup, four warps that follow each other, on the tensor
+ * cores of Hopper GPUs (PTX ISA, "wgmma.mma_async"): D += A B with A [64, 16], B [16, N] and D
+ * [64, N] in float, of bf16. They go on in the background: from start_products() on nobody
+ * touches their registers, until finish_products() has waited for them.
+ *
+ * Warp w has rows 16 w to 16 w + 15 of D, its lanes what they have of D in mma.cuh. A comes from
+ * registers, where a warp has its rows in the same order, or like B from shared memory, as tiles
+ * of rows of 64 numbers. A row has 128 bytes; so that eight of them at the same column lie in
+ * different banks, 16 bytes number c of row r lie where number c ^ (r % 8) would (the swizzle of 128
+ * bytes). A tile begins at a multiple of 1024 bytes. What threads have written is to be seen by the
+ * tensor cores: show_tiles() before the barrier.
+ *
+ * Code for other GPUs has no such products, and nobody may ask it for some: has_warpgroups(). */
+#ifndef SLUICE_CUDA_WARPGROUP_CUH
+#define SLUICE_CUDA_WARPGROUP_CUH
+
+#include "kernels/cuda/mma.cuh"
+
+namespace sli {
+
+constexpr int GROUP_ROWS = 64, GROUP_THREADS = 4 * WARP, TILE_WIDTH = 64;
+constexpr int TILE_STEP = 16 * sizeof(bf16); /* bytes from one product's columns to the next's */
+
+/* Where element (r, c) of a tile lies. */
+__device__ inline int in_tile(int r, int c) {
+  return r * TILE_WIDTH + (c / 8 % 8 ^ r % 8) * 8 + c % 8;
+}
+
+/* A place in shared memory from which products read, in bytes. */
+using tile_place = uint32_t;
+
+/* The operand that begins there (PTX ISA, "Matrix descriptor"): its swizzle, and 1024 bytes from
+ * eight rows to the next eight. */
+__device__ inline uint64_t operand_at(tile_place at) {
+  return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (at & 0x3ffff) >> 4;
+}
+
+#ifdef __CUDACC__
+__device__ inline tile_place place_of(const void *tile) {
+  return (tile_place)__cvta_generic_to_shared(tile);
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define SLI_WARPGROUP(...) asm volatile(__VA_ARGS__)
+#else
+#define SLI_WARPGROUP(...) __trap()
+#endif
+
+__device__ inline void start_products() {
+  SLI_WARPGROUP("wgmma.fence.sync.aligned;" ::: "memory");
+}
+/* Those since the last commit are a group. */
+__device__ inline void commit_products() {
+  SLI_WARPGROUP("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* Waits for all groups but the newest. */
+template <int NEWEST> __device__ inline void wait_for_products() {
+  SLI_WARPGROUP("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+__device__ inline void show_tiles() {
+  SLI_WARPGROUP("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Nothing that is done with d moves to the other side of this. */
+template <int COLUMNS> __device__ inline void hold(float (&d)[COLUMNS][4]) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]) :: "memory");
+}
+
+#define SLI_4(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+#define SLI_32(d, n)                                                                        \
+  SLI_4(d, n), SLI_4(d, n + 1), SLI_4(d, n + 2), SLI_4(d, n + 3), SLI_4(d, n + 4),           \
+      SLI_4(d, n + 5), SLI_4(d, n + 6), SLI_4(d, n + 7)
+
+/* D (+)= A B: rows of A and columns of B lie along rows of tiles. */
+__device__ inline void multiply_tiles(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
+  SLI_WARPGROUP("{.reg .pred p; setp.ne.b32 p, %34, 0; "
+                "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                "%32, %33, p, 1, 1, 0, 0;}"
+                : SLI_32(d, 0) : "l"(a), "l"(b), "r"((int)add));
+}
+__device__ inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
+  SLI_WARPGROUP("{.reg .pred p; setp.ne.b32 p, %66, 0; "
+                "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+                "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                "%64, %65, p, 1, 1, 0, 0;}"
+                : SLI_32(d, 0), SLI_32(d, 8) : "l"(a), "l"(b), "r"((int)add));
+}
+
+/* D += A B: rows of B are rows of a tile. */
+__device__ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b) {
+  SLI_WARPGROUP("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                : SLI_32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+#undef SLI_4
+#undef SLI_32
+#else
+inline tile_place place_of(const void *tile) {
+  return (tile_place)((const unsigned char *)tile - emulated_shared);
+}
+inline void start_products() {}
+inline void commit_products() {}
+template <int NEWEST> inline void wait_for_products() {}
+inline void show_tiles() {}
+template <int COLUMNS> inline void hold(float (&)[COLUMNS][4]) {}
+template <int COLUMNS>
+inline void multiply_tiles(float (&d)[COLUMNS][4], uint64_t a, uint64_t b, bool add) {
+  emulated_wgmma(d, COLUMNS, NULL, a, b, add);
+}
+inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b) {
+  emulated_wgmma(d, 8, a, 0, b, true);
+}
+#endif
+
+/* Can the current device do with these? */
+inline bool has_warpgroups() {
+#if defined SLI_SM90A || defined SLUICE_EMULATED /* the build has code for them */
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major == 9;
+#else
+  return false;
+#endif
+}
+
+} // namespace sli
+
+#endif
