@@ -36,7 +36,7 @@ template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
   static constexpr int own = WARPS * BANDS * 16; /* rows of the block's tile */
   static constexpr int passing = PASSING;        /* rows of those that pass */
   static constexpr int unit = BANDS * 16;
-  static constexpr int ld = D + wide<T>;
+  static constexpr int ld = D + wide<T>, pitch = ld;
   static constexpr int own_tile = own * ld, passing_tile = PASSING * ld; /* elements */
   template <int ROWS> __device__ static int place(int r, int c) { return r * ld + c; }
 };
@@ -47,6 +47,7 @@ template <int D, int PASSING, int BLOCKS> struct group_tiling {
   static constexpr bool together = true;
   static constexpr int threads = GROUP_THREADS, blocks = BLOCKS, bands = 1, width = D;
   static constexpr int own = GROUP_ROWS, passing = PASSING, unit = GROUP_ROWS;
+  static constexpr int pitch = TILE_WIDTH; /* between rows a multiple of eight apart */
   static constexpr int own_tile = own * D, passing_tile = PASSING * D;
   template <int ROWS> __device__ static int place(int r, int c) {
     return c / TILE_WIDTH * ROWS * TILE_WIDTH + in_tile(r, c % TILE_WIDTH);
@@ -57,24 +58,32 @@ template <int D, int PASSING, int BLOCKS> struct group_tiling {
  * becomes zero. Where rows begin at multiples of 16 bytes that goes on in the background. */
 template <int ROWS, typename C, typename T>
 __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
-  constexpr int N = wide<T>, PACKS = C::width / N;
+  constexpr int N = wide<T>, PACKS = C::width / N, STEP = C::threads / PACKS;
   using packed = pack<T, N>;
-  static_assert(C::threads % PACKS == 0, "a thread stays in its column");
-  int c = (int)threadIdx.x % PACKS * N;
-  bool whole = dim % N == 0 && row % N == 0 && (uintptr_t)from % sizeof(packed) == 0;
-  if (whole) {
+  static_assert(C::threads % PACKS == 0 && ROWS % STEP == 0, "a thread stays in its column");
+  int c = (int)threadIdx.x % PACKS * N, r0 = (int)threadIdx.x / PACKS;
+  const T *at = from + r0 * row + c;
+  to += C::template place<ROWS>(r0, c);
+  if (dim % N == 0 && row % N == 0 && (uintptr_t)from % sizeof(packed) == 0) {
+    int64_t step = row * STEP;
+    if (rows >= ROWS && dim == C::width) {
 #pragma unroll
-    for (int r = (int)threadIdx.x / PACKS; r < ROWS; r += C::threads / PACKS) {
-      bool there = r < rows && c < dim;
-      copy_async<16>(to + C::template place<ROWS>(r, c), there ? from + r * row + c : from, there);
+      for (int r = 0; r < ROWS; r += STEP, at += step) copy_async<16>(to + r * C::pitch, at);
+    } else {
+#pragma unroll
+      for (int r = 0; r < ROWS; r += STEP, at += step) {
+        bool there = r0 + r < rows && c < dim;
+        copy_async<16>(to + r * C::pitch, there ? at : from, there);
+      }
     }
     return;
   }
-  for (int r = (int)threadIdx.x / PACKS; r < ROWS; r += C::threads / PACKS) {
+#pragma unroll 1
+  for (int r = 0; r < ROWS; r += STEP, at += row * STEP) {
     packed p = {};
     for (int n = 0; n < N; n++)
-      if (r < rows && c + n < dim) p.v[n] = from[r * row + c + n];
-    *reinterpret_cast<packed *>(to + C::template place<ROWS>(r, c)) = p;
+      if (r0 + r < rows && c + n < dim) p.v[n] = at[n];
+    *reinterpret_cast<packed *>(to + r * C::pitch) = p;
   }
 }
 

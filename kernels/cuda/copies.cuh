@@ -22,12 +22,20 @@ template <int BYTES> __device__ inline void copy_async(void *to, const void *fro
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                  : : "r"(at), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
 }
+template <int BYTES> __device__ inline void copy_async(void *to, const void *from) {
+  static_assert(BYTES == 16, "around the first cache");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               : : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 /* For all groups of this thread. */
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;" : : : "memory"); }
 #else
 template <int BYTES> inline void copy_async(void *to, const void *from, bool there) {
   emulated_copy_async(to, from, BYTES, there);
+}
+template <int BYTES> inline void copy_async(void *to, const void *from) {
+  emulated_copy_async(to, from, BYTES, true);
 }
 inline void commit_copies() { emulated_commit_copies(); }
 inline void wait_for_copies() { emulated_wait_copies(0); }

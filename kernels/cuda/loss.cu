@@ -75,7 +75,7 @@ __device__ inline void row_gradient(const T *row, T *to, float lse, float scale,
 #pragma unroll
     for (int n = 0; n < N; n++)
       d[n] = power_of_e(x[n], lse) * scale - (c + n == target ? scale : 0.0f);
-    put_own<N>(to, c, d, begin, end);
+    put_own<false>(to, c, d, begin, end);
   });
 }
 

@@ -58,10 +58,21 @@ constexpr int64_t LONG = 8192; /* columns of a row that takes the largest block 
 constexpr int LARGEST = 1024;  /* threads; two such blocks fit if each has 32 registers a thread */
 inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
-/* Those x that are the row's, to a row that begins in its pack as theirs does. */
-template <int N, typename T>
+/* Those x that are the row's, to a row that begins in its pack as theirs does; SHARED: in shared
+ * memory. */
+template <bool SHARED, int N, typename T>
 __device__ inline void put_own(T *to, int64_t c, const float (&x)[N], int begin, int end) {
-  if (end - begin == N) return store<N>(to + c, x);
+  if (end - begin == N) {
+    if constexpr (SHARED) {
+      pack<T, N> p;
+#pragma unroll
+      for (int n = 0; n < N; n++) assign(p.v[n], x[n]);
+      *reinterpret_cast<pack<T, N> *>(to + c) = p;
+    } else {
+      store<N>(to + c, x);
+    }
+    return;
+  }
 #pragma unroll
   for (int n = 0; n < N; n++)
     if (n >= begin && n < end) assign(to[c + n], x[n]);
@@ -76,7 +87,7 @@ __device__ inline sli_soft row_soft(const T *row, int64_t width, T *kept) {
   sli_soft s = {SLI_LOWEST, 0};
   along_memory(row, width, -INFINITY, [&](int64_t c, const float(&x)[N], int begin, int end) {
     float top = s.top;
-    if (KEEP) put_own<N>(kept, c, x, begin, end);
+    if (KEEP) put_own<true>(kept, c, x, begin, end);
 #pragma unroll
     for (int n = 0; n < N; n++) top = x[n] > top ? x[n] : top;
     if (top > s.top) s = {top, s.total * power_of_e(s.top, top)};

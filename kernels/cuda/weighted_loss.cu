@@ -64,7 +64,7 @@ __device__ inline void row_gradient(const sli_weighing &w, const T *row, T *to, 
       float weight = w.weights && there ? w.weights[first + c + n] : 1.0f;
       d[n] = power_of_e(x[n], lse) * whole - each * weight - (first + c + n == target ? own : 0.0f);
     }
-    put_own<N>(to, c, d, begin, end);
+    put_own<false>(to, c, d, begin, end);
   });
 }
 

@@ -107,7 +107,7 @@ static void bench_launches(void) {
                       .first = (const uint8_t[]){1, 1, 1}};
   double cpu = now(CLOCK_PROCESS_CPUTIME_ID), wall = now(CLOCK_MONOTONIC);
   for (int i = 0; i < FIRINGS; i++) sl_queue_cuda.launch(queue, program, &firing, 0, 0, &fence);
-  while (!sl_queue_cuda.done(queue, fence, 0)) sched_yield();
+  wait_for(queue, fence);
   report("launches", now(CLOCK_PROCESS_CPUTIME_ID) - cpu, now(CLOCK_MONOTONIC) - wall, FIRINGS);
   sl_queue_cuda.close(queue);
   sl_queue_cuda.release(program);
@@ -134,7 +134,7 @@ static void bench_program(const char *name, const char *graphs, int slots) {
     double begin = now(CLOCK_MONOTONIC);
     sl_queue_cuda.launch(queue, program, &firing, 0, 0, &fence);
     if (i >= STEPS / 2) spent += now(CLOCK_MONOTONIC) - begin;
-    while (!sl_queue_cuda.done(queue, fence, 0)) sched_yield();
+    wait_for(queue, fence);
   }
   printf("%s\t%.0f\tns host/kernel\n", name, spent / (STEPS / 2) / KERNELS);
   sl_queue_cuda.close(queue);

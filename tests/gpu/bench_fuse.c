@@ -92,7 +92,7 @@ static double time_rounds(void *queue, const bench *b, const sl_firing *firing) 
   clock_gettime(CLOCK_MONOTONIC, &begin);
   for (int i = 0; i < ROUNDS; i++)
     sl_queue_cuda.launch(queue, &b->program, firing, 0, 0, &fence);
-  while (!sl_queue_cuda.done(queue, fence, 0)) sched_yield();
+  wait_for(queue, fence);
   clock_gettime(CLOCK_MONOTONIC, &end);
   return ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) /
          ROUNDS / 1e3;

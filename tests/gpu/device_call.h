@@ -25,6 +25,14 @@ static inline void need_gpu(void) {
          device.minor, device.multiprocessors);
 }
 
+/* A device that has failed is never done. */
+static inline void wait_for(void *queue, uint64_t fence) {
+  while (!sl_queue_cuda.done(queue, fence, 0)) {
+    CHECK(!sl_queue_cuda.failure(queue), "%s", sl_queue_cuda.failure(queue));
+    sched_yield();
+  }
+}
+
 /* A program of one call; its arguments lie one behind the other in one base, each in a
  * place of 64 bytes' alignment and between guards. */
 typedef struct device_call {
@@ -84,9 +92,7 @@ static inline uint64_t device_call_launch(device_call *d, const sl_tick *tick) {
   return fence;
 }
 
-static inline void device_call_wait(device_call *d, uint64_t fence) {
-  while (!sl_queue_cuda.done(d->queue, fence, 0)) sched_yield();
-}
+static inline void device_call_wait(device_call *d, uint64_t fence) { wait_for(d->queue, fence); }
 
 /* Runs the call on the inputs of k and outputs that begin as initial[] (NULL: absent), and
  * puts what they become into result[]. Nothing else may change. */

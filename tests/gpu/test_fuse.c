@@ -228,7 +228,7 @@ static result run(little *l, bool fused, const sl_tick *tick, bool wishes) {
   if (!wishes) in_firing[WISHED] = NULL;
   sl_firing firing = {.tick = *tick, .bases = in_firing, .first = first};
   sl_queue_cuda.launch(queue, &l->program, &firing, 0, 0, &fence);
-  while (!sl_queue_cuda.done(queue, fence, 0)) sched_yield();
+  wait_for(queue, fence);
   for (int b = 0; b < BASES; b++) {
     r.base[b] = malloc(l->bytes[b]);
     CHECK(!sl_cuda_copy(r.base[b], bases[b], l->bytes[b]), "%s", sl_detail());

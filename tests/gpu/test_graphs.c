@@ -84,13 +84,6 @@ static uint64_t fire(summer *s, int x, int y, bool first) {
   return fence;
 }
 
-static void wait_for(void *queue, uint64_t fence) {
-  while (!sl_queue_cuda.done(queue, fence, 0)) {
-    CHECK(!sl_queue_cuda.failure(queue), "%s", sl_queue_cuda.failure(queue));
-    sched_yield();
-  }
-}
-
 static void check_sums(summer *s, uint64_t fence, const char *what) {
   float y[SLOTS][N];
   wait_for(s->queue, fence);

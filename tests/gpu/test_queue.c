@@ -46,10 +46,6 @@ static uint64_t launch(void *queue, const adder *a, void *x, void *y, bool first
   return fence;
 }
 
-static void wait_for(void *queue, uint64_t fence) {
-  while (!sl_queue_cuda.done(queue, fence, 0)) sched_yield();
-}
-
 /* Every element is `want`. */
 static void check_all(const float *x, float want, const char *what) {
   for (int i = 0; i < N; i++)
