@@ -17,24 +17,35 @@ template <typename T> __device__ inline int before(const T *row) {
   return (int)((uintptr_t)row / sizeof(T) % wide<T>);
 }
 
+constexpr int AHEAD = 3; /* packs that a thread has on the way to it */
+
 /* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] are the row's, from
  * column c + begin on, the others are `beside`. No number into x depends on what is known at run
  * time: x stays in registers. */
 template <typename T, typename F>
 __device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
-  int others = before(row);
-  for (int64_t p = threadIdx.x; p * N < others + width; p += blockDim.x) {
-    int64_t c = p * N - others;
-    int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
-    float x[N];
-    if (end - begin == N) {
-      load<N>(x, row + c);
-    } else {
+  int others = before(row), packs = (int)((others + width + N - 1) / N), step = (int)blockDim.x;
+  for (int first = (int)threadIdx.x; first < packs; first += AHEAD * step) {
+    pack<T, N> come[AHEAD];
 #pragma unroll
-      for (int n = 0; n < N; n++) x[n] = n >= begin && n < end ? to_float(row[c + n]) : beside;
+    for (int i = 0; i < AHEAD; i++) {
+      int64_t c = (int64_t)(first + i * step) * N - others;
+      if (c >= 0 && c + N <= width) come[i] = read_pack<N>(row + c);
     }
-    f(c, x, begin, end);
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+      int64_t c = (int64_t)(first + i * step) * N - others;
+      if (c >= width) break;
+      int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
+      float x[N];
+#pragma unroll
+      for (int n = 0; n < N; n++) {
+        bool own = n >= begin && n < end;
+        x[n] = end - begin == N ? to_float(come[i].v[n]) : own ? to_float(row[c + n]) : beside;
+      }
+      f(c, x, begin, end);
+    }
   }
 }
 
@@ -55,7 +66,7 @@ __device__ inline sli_soft block_join(sli_soft s) {
 }
 
 constexpr int64_t LONG = 8192; /* columns of a row that takes the largest block */
-constexpr int LARGEST = 1024;  /* threads; two such blocks fit if each has 32 registers a thread */
+constexpr int LARGEST = 512;   /* threads */
 inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
 /* Those x that are the row's, to a row that begins in its pack as theirs does; SHARED: in shared

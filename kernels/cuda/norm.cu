@@ -228,14 +228,35 @@ __global__ void sum_rows(const T *x, const float *mean, const float *rstd, const
   store<N>(partial + (blockIdx.y * SUMS + warp) * width + c, total);
 }
 
-__global__ void add_partials(const float *partial, int64_t count, int64_t stride, float *out,
-                             bool add, int64_t width) {
-  int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  if (c >= width) return;
-  float total = 0;
-#pragma unroll 16
-  for (int64_t p = 0; p < count; p++) total += partial[p * stride + c];
-  out[c] = add ? out[c] + total : total;
+/* What becomes of the sums of one output. */
+struct total {
+  float *out;
+  bool add;
+};
+
+/* A block has a warp's width of columns of one output; its warps share the runs, and their
+ * sums meet in the order of the warps. */
+__global__ void add_partials(const float *partial, int count, total first, total second, int64_t width) {
+  __shared__ float of_warp[WARPS][WARP];
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, per = (count + WARPS - 1) / WARPS;
+  int64_t c = (int64_t)blockIdx.x * WARP + lane, stride = gridDim.y * width;
+  const float *from = partial + blockIdx.y * width + c;
+  total to = blockIdx.y ? second : first;
+  float sum = 0;
+  if (c < width)
+#pragma unroll 8
+    for (int p = warp * per; p < (warp + 1) * per && p < count; p++) sum += from[p * stride];
+  of_warp[warp][lane] = sum;
+  __syncthreads();
+  if (warp || c >= width || !to.out) return;
+  float all = 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; w++) all += of_warp[w][lane];
+  to.out[c] = to.add ? to.out[c] + all : all;
+}
+
+total total_of(const sl_call *call, int o) {
+  return o < call->nout ? total{(float *)call->out[o], accumulates(call, o)} : total{};
 }
 
 template <bool GAIN, bool BIAS>
@@ -252,11 +273,8 @@ void sums(const sl_call *call, void *stream, const void *mean, const void *rstd,
              (const float *)rstd, (const T *)dy, (float *)call->scratch, rows, per, width);
     });
   });
-  for (int o = 0; o < call->nout; o++)
-    if (call->out[o])
-      launch(stream, grid_of(chunks(width, BLOCK)), BLOCK, 0, add_partials,
-             (const float *)call->scratch + o * width, partials, (GAIN + BIAS) * width,
-             (float *)call->out[o], accumulates(call, o), width);
+  launch(stream, dim3((unsigned)chunks(width, WARP), GAIN + BIAS), BLOCK, 0, add_partials,
+         (const float *)call->scratch, (int)partials, total_of(call, 0), total_of(call, 1), width);
 }
 
 } // namespace
