@@ -134,6 +134,7 @@ template <typename C, bool IDS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a) {
   constexpr int BANDS = C::bands, KEYS = C::passing, D = C::width;
   SLI_SHARED(shared);
+  keep_to_cut<C>(a);
   T *q = (T *)shared, *k = q + C::own_tile, *v = k + 2 * C::passing_tile;
   query_tile t = open_queries<C, SWEEP>(a);
   int buffer = 0;
@@ -215,7 +216,7 @@ template <bool SWEEP, typename T> void launch_forward(const attention<T> &a, voi
   with_room(a.dim, [&](auto room) {
     constexpr int D = decltype(room)::value;
     if constexpr (is_for_groups<T, D> && !SWEEP)
-      if (can_group(a)) return launch_one<group_cut<D>, false, SWEEP>(a, stream);
+      if (can_group<D>(a)) return launch_one<group_cut<D>, false, SWEEP>(a, stream);
     with_ids(a, [&](auto ids) {
       launch_one<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream);
     });

@@ -130,6 +130,7 @@ template <typename C, bool IDS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T> a) {
   constexpr int BANDS = C::bands, ROWS = C::passing, D = C::width, PART = D > 128 ? 128 : D;
   SLI_SHARED(shared);
+  keep_to_cut<C>(a);
   T *k = (T *)shared, *v = k + C::own_tile, *q = v + C::own_tile, *dout = q + 2 * C::passing_tile;
   float *lse = (float *)(dout + 2 * C::passing_tile), *delta = lse + 2 * ROWS;
   int warp_row = own_row<C>(), c0 = (int)(blockIdx.x % (D / PART)) * PART;
@@ -218,6 +219,7 @@ template <typename C, bool IDS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T> a) {
   constexpr int BANDS = C::bands, KEYS = C::passing, D = C::width;
   SLI_SHARED(shared);
+  keep_to_cut<C>(a);
   T *q = (T *)shared, *dout = q + C::own_tile, *k = dout + C::own_tile;
   T *v = k + 2 * C::passing_tile;
   query_tile t = open_queries<C, SWEEP>(a);
@@ -324,7 +326,7 @@ template <bool SWEEP, typename T> void launch_backward(const attention<T> &a, vo
   with_room(a.dim, [&](auto room) {
     constexpr int D = decltype(room)::value;
     if constexpr (is_for_groups<T, D> && !SWEEP)
-      if (can_group(a)) return launch_both<group_cut<D>, false, SWEEP>(a, stream);
+      if (can_group<D>(a)) return launch_both<group_cut<D>, false, SWEEP>(a, stream);
     with_ids(a, [&](auto ids) {
       launch_both<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream);
     });

@@ -54,37 +54,58 @@ template <int D, int PASSING, int BLOCKS> struct group_tiling {
   }
 };
 
-/* Brings ROWS rows of `dim` elements into a tile, of which there are `rows`; the rest of it
- * becomes zero. Where rows begin at multiples of 16 bytes that goes on in the background. */
-template <int ROWS, typename C, typename T>
-__device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
-  constexpr int N = wide<T>, PACKS = C::width / N, STEP = C::threads / PACKS;
-  using packed = pack<T, N>;
+/* How a block goes through a tile: each thread has a pack of every STEP-th row. */
+template <int ROWS, typename C, typename T> struct tile_walk {
+  static constexpr int N = wide<T>, PACKS = C::width / N, STEP = C::threads / PACKS;
   static_assert(C::threads % PACKS == 0 && ROWS % STEP == 0, "a thread stays in its column");
-  int c = (int)threadIdx.x % PACKS * N, r0 = (int)threadIdx.x / PACKS;
-  const T *at = from + r0 * row + c;
-  to += C::template place<ROWS>(r0, c);
-  if (dim % N == 0 && row % N == 0 && (uintptr_t)from % sizeof(packed) == 0) {
-    int64_t step = row * STEP;
-    if (rows >= ROWS && dim == C::width) {
+  T *to;
+  const T *first, *from;
+  int64_t step;
+  int row, column;
+
+  __device__ tile_walk(T *tile, const T *rows, int64_t row_size) : first(rows) {
+    row = (int)threadIdx.x / PACKS, column = (int)threadIdx.x % PACKS * N;
+    to = tile + C::template place<ROWS>(row, column);
+    from = first + row * row_size + column;
+    step = row_size * STEP;
+  }
+};
+
+/* In the background, where rows begin at multiples of 16 bytes. */
+template <int ROWS, typename C, typename T>
+__device__ inline void copy_tile(tile_walk<ROWS, C, T> w, int rows, int64_t dim) {
+  constexpr int STEP = w.STEP;
+  if (rows >= ROWS && dim == C::width) {
 #pragma unroll
-      for (int r = 0; r < ROWS; r += STEP, at += step) copy_async<16>(to + r * C::pitch, at);
-    } else {
-#pragma unroll
-      for (int r = 0; r < ROWS; r += STEP, at += step) {
-        bool there = r0 + r < rows && c < dim;
-        copy_async<16>(to + r * C::pitch, there ? at : from, there);
-      }
-    }
+    for (int r = 0; r < ROWS; r += STEP, w.from += w.step) copy_async<16>(w.to + r * C::pitch, w.from);
     return;
   }
-#pragma unroll 1
-  for (int r = 0; r < ROWS; r += STEP, at += row * STEP) {
-    packed p = {};
-    for (int n = 0; n < N; n++)
-      if (r0 + r < rows && c + n < dim) p.v[n] = at[n];
-    *reinterpret_cast<packed *>(to + r * C::pitch) = p;
+#pragma unroll
+  for (int r = 0; r < ROWS; r += STEP, w.from += w.step) {
+    bool there = w.row + r < rows && w.column < dim;
+    copy_async<16>(w.to + r * C::pitch, there ? w.from : w.first, there);
   }
+}
+
+template <int ROWS, typename C, typename T>
+__device__ inline void fill_tile(tile_walk<ROWS, C, T> w, int rows, int64_t dim) {
+#pragma unroll 1
+  for (int r = 0; r < ROWS; r += w.STEP, w.from += w.step) {
+    pack<T, w.N> p = {};
+    for (int n = 0; n < w.N; n++)
+      if (w.row + r < rows && w.column + n < dim) p.v[n] = w.from[n];
+    *reinterpret_cast<pack<T, w.N> *>(w.to + r * C::pitch) = p;
+  }
+}
+
+/* Brings ROWS rows of `dim` elements into a tile, of which there are `rows`; the rest of it
+ * becomes zero. */
+template <int ROWS, typename C, typename T>
+__device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
+  constexpr int N = wide<T>;
+  tile_walk<ROWS, C, T> w(to, from, row);
+  if (C::together || (dim % N == 0 && row % N == 0 && (uintptr_t)from % 16 == 0)) copy_tile(w, rows, dim);
+  else fill_tile(w, rows, dim);
 }
 
 /* Two tiles that pass together, of keys and values or of queries and gradients, from `x` and `y`
@@ -480,10 +501,20 @@ __device__ inline void read_band(const float *from, int64_t row, int r0, int row
     }
 }
 
-/* What warpgroups have kernels for, and when it takes these; ids are for the others. */
+/* What warpgroups have kernels for, and which calls go to these: heads that fill a tile's width, in rows at
+ * multiples of 16 bytes, and no ids. */
 template <typename T, int D> constexpr bool is_for_groups = sizeof(T) == sizeof(bf16) && D <= 128;
-template <typename T> inline bool can_group(const attention<T> &a) {
-  return !a.sight.ids && has_warpgroups();
+template <int D, typename T> inline bool can_group(const attention<T> &a) {
+  constexpr int N = wide<T>;
+  int64_t rows = a.q_row | a.q_batch | a.kv_row | a.kv_batch | a.o_row | a.o_batch;
+  uintptr_t places = (uintptr_t)a.q | (uintptr_t)a.k | (uintptr_t)a.v | (uintptr_t)a.dout;
+  return a.dim == D && rows % N == 0 && places % (N * sizeof(T)) == 0 && !a.sight.ids &&
+         has_warpgroups();
+}
+
+/* So much is known of them. */
+template <typename C, typename T> __device__ inline void keep_to_cut(attention<T> &a) {
+  if constexpr (C::together) a.dim = C::width;
 }
 
 } // namespace sli

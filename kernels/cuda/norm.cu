@@ -178,19 +178,22 @@ void backward(const sl_call *call, void *stream, const void *mean, const void *r
 
 /* ---- sums over rows ----------------------------------------------------------------
  *
- * Rows are cut into `partials` runs. A block takes one run of rows and a warp's width
- * of packs of columns; its warps share the rows, and their sums meet in the order of
- * the warps. What the runs leave, [partials, outputs, C] in the scratch, is added in
- * their order. */
+ * Rows are cut into `partials` runs, as many as keep a GPU busy. A block takes one run of rows
+ * and a warp's width of packs of columns; its warps share the rows, and their sums meet in the
+ * order of the warps. What the runs leave, [partials, outputs, C] in the scratch, is added up in
+ * the same way. */
 
-constexpr int PARTIALS = 64, SHORTEST = 32, WARPS = BLOCK / WARP;
+constexpr int RUNS = 528, SHORTEST = 32, WARPS = BLOCK / WARP; /* runs of all columns together */
 
-int64_t rows_of_partial(int64_t rows) {
-  int64_t even = chunks(rows, PARTIALS);
+/* Rows of `width` elements in packs of N. */
+int64_t rows_of_partial(int64_t rows, int64_t width, int N) {
+  int64_t partials = chunks(RUNS, chunks(width, WARP * N)), even = chunks(rows, partials);
   return even > SHORTEST ? even : SHORTEST;
 }
 
-int64_t partials_of(int64_t rows) { return chunks(rows, rows_of_partial(rows)); }
+int64_t partials_of(int64_t rows, int64_t width, int N) {
+  return chunks(rows, rows_of_partial(rows, width, N));
+}
 
 /* Output 0 of a norm is dg, the last output of all but RMS norm is db. */
 template <typename T, int N, bool GAIN, bool BIAS>
@@ -263,18 +266,19 @@ template <bool GAIN, bool BIAS>
 void sums(const sl_call *call, void *stream, const void *mean, const void *rstd,
           const void *dy) {
   int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
-  int64_t per = rows_of_partial(rows), partials = partials_of(rows);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
+      int64_t per = rows_of_partial(rows, width, N), partials = partials_of(rows, width, N);
       launch(stream, dim3((unsigned)chunks(width, WARP * N), (unsigned)partials), BLOCK, 0,
              sum_rows<T, N, GAIN, BIAS>, (const T *)call->in[0], (const float *)mean,
              (const float *)rstd, (const T *)dy, (float *)call->scratch, rows, per, width);
+      launch(stream, dim3((unsigned)chunks(width, WARP), GAIN + BIAS), BLOCK, 0, add_partials,
+             (const float *)call->scratch, (int)partials, total_of(call, 0), total_of(call, 1),
+             width);
     });
   });
-  launch(stream, dim3((unsigned)chunks(width, WARP), GAIN + BIAS), BLOCK, 0, add_partials,
-         (const float *)call->scratch, (int)partials, total_of(call, 0), total_of(call, 1), width);
 }
 
 } // namespace
@@ -323,8 +327,12 @@ void sli_cuda_rmsnorm_b_add(const sli_cuda_fused *row, const sl_call *calls, int
 }
 
 size_t sli_cuda_sums_scratch(const sl_call *call) {
-  size_t width = (size_t)sl_type_last(&call->in_type[0]);
-  return (size_t)partials_of(sl_type_rows(&call->in_type[0])) * call->nout * width * sizeof(float);
+  int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]), partials = 0;
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    with_packs<decltype(element)>(
+        width, [&](auto n) { partials = partials_of(rows, width, decltype(n)::value); });
+  });
+  return (size_t)(partials * call->nout * width) * sizeof(float);
 }
 
 void sli_cuda_layernorm_w(const sl_call *call, void *stream) {
