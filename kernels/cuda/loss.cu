@@ -73,8 +73,10 @@ __device__ inline void row_gradient(const T *row, T *to, float lse, float scale,
   along_memory(row, vocab, 0, [&](int64_t c, const float(&x)[N], int begin, int end) {
     float d[N];
 #pragma unroll
-    for (int n = 0; n < N; n++)
-      d[n] = power_of_e(x[n], lse) * scale - (c + n == target ? scale : 0.0f);
+    for (int n = 0; n < N; n++) d[n] = power_of_e(x[n], lse) * scale;
+    if (target >= c && target < c + N)
+#pragma unroll
+      for (int n = 0; n < N; n++) d[n] -= c + n == target ? scale : 0.0f;
     put_own<false>(to, c, d, begin, end);
   });
 }

@@ -19,34 +19,41 @@ template <typename T> __device__ inline int before(const T *row) {
 
 constexpr int AHEAD = 3; /* packs that a thread has on the way to it */
 
+/* A pack of which only x[begin] to x[end - 1] are the row's. */
+template <typename T, typename F>
+__device__ inline void along_edge(const T *row, int64_t c, int begin, int end, float beside, F f) {
+  constexpr int N = wide<T>;
+  float x[N];
+#pragma unroll
+  for (int n = 0; n < N; n++) x[n] = n >= begin && n < end ? to_float(row[c + n]) : beside;
+  f(c, x, begin, end);
+}
+
 /* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] are the row's, from
- * column c + begin on, the others are `beside`. No number into x depends on what is known at run
- * time: x stays in registers. */
+ * column c + begin on, the others are `beside`. Of whole packs begin and end are known when f is
+ * compiled, and no number into x depends on what is known at run time: x stays in registers. */
 template <typename T, typename F>
 __device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
-  int others = before(row), packs = (int)((others + width + N - 1) / N), step = (int)blockDim.x;
-  for (int first = (int)threadIdx.x; first < packs; first += AHEAD * step) {
+  int others = before(row), step = (int)blockDim.x;
+  int first = others ? 1 : 0, last = (int)((others + width) / N), rest = (int)((others + width) % N);
+  for (int p = first + (int)threadIdx.x; p < last; p += AHEAD * step) {
     pack<T, N> come[AHEAD];
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
-      int64_t c = (int64_t)(first + i * step) * N - others;
-      if (c >= 0 && c + N <= width) come[i] = read_pack<N>(row + c);
-    }
+    for (int i = 0; i < AHEAD; i++)
+      if (p + i * step < last) come[i] = read_pack<N>(row + (int64_t)(p + i * step) * N - others);
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
-      int64_t c = (int64_t)(first + i * step) * N - others;
-      if (c >= width) break;
-      int begin = c < 0 ? (int)-c : 0, end = c + N > width ? (int)(width - c) : N;
+      if (p + i * step >= last) break;
       float x[N];
 #pragma unroll
-      for (int n = 0; n < N; n++) {
-        bool own = n >= begin && n < end;
-        x[n] = end - begin == N ? to_float(come[i].v[n]) : own ? to_float(row[c + n]) : beside;
-      }
-      f(c, x, begin, end);
+      for (int n = 0; n < N; n++) x[n] = to_float(come[i].v[n]);
+      f((int64_t)(p + i * step) * N - others, x, 0, N);
     }
   }
+  if (threadIdx.x == 0 && others) along_edge(row, -others, others, last ? N : rest, beside, f);
+  if (threadIdx.x == WARP && rest && (last || !others))
+    along_edge(row, (int64_t)last * N - others, 0, rest, beside, f);
 }
 
 /* The join of all threads' sums, the same in every thread. */
@@ -100,7 +107,7 @@ __device__ inline sli_soft row_soft(const T *row, int64_t width, T *kept) {
     float top = s.top;
     if (KEEP) put_own<true>(kept, c, x, begin, end);
 #pragma unroll
-    for (int n = 0; n < N; n++) top = x[n] > top ? x[n] : top;
+    for (int n = 0; n < N; n++) top = fmaxf(top, x[n]);
     if (top > s.top) s = {top, s.total * power_of_e(s.top, top)};
 #pragma unroll
     for (int n = 0; n < N; n++) s.total = plain_sum(s.total, power_of_e(x[n], top));

@@ -245,10 +245,10 @@ __global__ void add_partials(const float *partial, int count, total first, total
   int64_t c = (int64_t)blockIdx.x * WARP + lane, stride = gridDim.y * width;
   const float *from = partial + blockIdx.y * width + c;
   total to = blockIdx.y ? second : first;
+  int end = c >= width ? 0 : (warp + 1) * per < count ? (warp + 1) * per : count;
   float sum = 0;
-  if (c < width)
 #pragma unroll 8
-    for (int p = warp * per; p < (warp + 1) * per && p < count; p++) sum += from[p * stride];
+  for (int p = warp * per; p < end; p++) sum += from[p * stride];
   of_warp[warp][lane] = sum;
   __syncthreads();
   if (warp || c >= width || !to.out) return;
