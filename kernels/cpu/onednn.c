@@ -116,10 +116,10 @@ static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, i
   return dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides);
 }
 
-/* B as the caller has it. */
+/* `columns` of B as the caller has it. */
 static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
-                                const sli_product_shape *s) {
-  return describe(desc, type, s->k, s->n, s->b_transposed, s->b_transposed ? s->k : s->n);
+                                const sli_product_shape *s, int64_t columns) {
+  return describe(desc, type, s->k, columns, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
 /* `rows` of A: as the caller has them, or as they are turned. */
@@ -132,17 +132,18 @@ static dnnl_status_t describe_a(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
 
 /* packed: the order of a packed B; NULL: the library may choose. */
 static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_product_shape *s,
-                                       int64_t rows, const dnnl_memory_desc_t *packed) {
+                                       int64_t rows, int64_t columns,
+                                       const dnnl_memory_desc_t *packed) {
   dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
   dnnl_dims_t dims = {s->k, s->n};
   dnnl_status_t status = dnnl_success;
   if (packed) desc[B] = *packed;
   else if (s->bf16) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type,
                                                             dnnl_format_tag_any);
-  else status = describe_b(&desc[B], type, s);
+  else status = describe_b(&desc[B], type, s, columns);
   if (!status) status = describe_a(&desc[A], type, s, rows);
-  if (!status) status = describe(&desc[C], dnnl_f32, rows, s->n, false, s->n);
-  if (!status && s->bias) status = describe(&desc[BIAS], dnnl_f32, 1, s->n, false, s->n);
+  if (!status) status = describe(&desc[C], dnnl_f32, rows, columns, false, s->n);
+  if (!status && s->bias) status = describe(&desc[BIAS], dnnl_f32, 1, columns, false, columns);
   return status;
 }
 
@@ -188,16 +189,16 @@ static uint64_t next_number(void) {
 }
 
 sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows,
-                               bool add, const dnnl_memory_desc_t *packed) {
+                            int64_t columns, bool add, const dnnl_memory_desc_t *packed) {
   dnnl_primitive_attr_t attr = NULL;
   dnnl_memory_desc_t operands[OPERANDS];
-  dnnl_status_t status = describe_operands(operands, shape, rows, packed);
+  dnnl_status_t status = describe_operands(operands, shape, rows, columns, packed);
   if (!status) status = make_attributes(&attr, add);
   if (!status) status = make_primitive(kernel, operands, attr, shape->bias);
   dnnl_primitive_attr_destroy(attr);
   if (status)
     return sl_fail(SL_E_DEVICE, "oneDNN cannot multiply [%lld, %lld] by [%lld, %lld]: status %d",
-                   (long long)rows, (long long)shape->k, (long long)shape->k, (long long)shape->n,
+                   (long long)rows, (long long)shape->k, (long long)shape->k, (long long)columns,
                    status);
   kernel->number = next_number();
   return SL_OK;
@@ -226,7 +227,7 @@ sl_status sli_onednn_packs(const sli_product_shape *shape, const dnnl_memory_des
                                  sli_onednn *kernel) {
   dnnl_memory_desc_t plain;
   kernel->number = next_number();
-  dnnl_status_t status = describe_b(&plain, dnnl_f32, shape);
+  dnnl_status_t status = describe_b(&plain, dnnl_f32, shape, shape->n);
   if (!status) status = make_reorder(kernel, &plain, order);
   if (!status) return SL_OK;
   return sl_fail(SL_E_DEVICE, "oneDNN cannot pack [%lld, %lld]: status %d", (long long)shape->k,

@@ -19,9 +19,10 @@ typedef struct sli_onednn {
 /* Any thread; before all else. */
 sl_status sli_onednn_start(void);
 
-/* `rows` rows of a product of this shape. `packed`: the order of a packed B; NULL: the library may choose. */
-sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows, bool add,
-                            const dnnl_memory_desc_t *packed);
+/* `rows` rows of a product of this shape, all of their columns or, in f32, some. `packed`: the order of a packed B;
+ * NULL: the library may choose. */
+sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows, int64_t columns,
+                            bool add, const dnnl_memory_desc_t *packed);
 
 /* Brings an f32 B into this order. */
 sl_status sli_onednn_packs(const sli_product_shape *shape, const dnnl_memory_desc_t *order, sli_onednn *kernel);

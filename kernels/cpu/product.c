@@ -5,7 +5,8 @@
  * one of the rest), each one call of the library on one thread. The height
  * follows from the shape alone, so the sums do not depend on the team; tall
  * products make eight chunks or more, short ones fewer but not an odd number, because
- * below 128 rows the library's copying of B begins to cost (tests/bench/bench_gemm.c).
+ * below 128 rows the library's copying of B begins to cost (tests/bench/bench_gemm.c). The shortest
+ * ones in f32 are cut along the columns of C instead: then no two threads read, and copy, the same of B.
  *
  * For products in bf16 each thread rounds the chunk of A it is about to multiply
  * into a buffer of its own, small enough to stay in its cache; a transposed one is
@@ -26,13 +27,14 @@
 
 enum { BF16_BYTES = 2 };
 enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
+enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 }; /* of what is cut along columns: rows at most, columns of a chunk at least */
 
 struct sli_product {
   sli_product_shape shape;
   bool tiles;             /* all is tiles.c's, and there is nothing else here */
   bool openblas;          /* chunks are its, and there are no kernels */
   sli_pack *pack;         /* of B, by each run; NULL: it lies as the kernels read it */
-  int64_t height;         /* rows of a chunk */
+  int64_t height, width;  /* rows and columns of a chunk: of one of these it has all */
   sli_onednn whole[2]; /* chunks of full height; [1] adds */
   sli_onednn rest[2];  /* the last chunk */
 };
@@ -51,13 +53,20 @@ static int64_t chunk_height(int64_t rows) {
   return odd ? up((rows + count) / (count + 1), FINE) : SLI_MIN(rows, height);
 }
 
+/* Columns of a chunk: of an even number of chunks. */
+static int64_t chunk_width(const sli_product_shape *s) {
+  int64_t count = SLI_MIN(s->n / NARROW_CHUNK, CHUNKS) / 2 * 2;
+  bool cut = !s->bf16 && s->m <= SHORT_ROWS && count;
+  return cut ? up((s->n + count - 1) / count, MULTIPLE) : s->n;
+}
+
 /* The order in which products of this shape read a packed B: what the library
  * chooses for the plainest of them, so that all agree on it. */
 static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t *order) {
   sli_product_shape plain = *shape;
   plain.bias = plain.add = false;
   sli_onednn kernel = {0};
-  sl_status status = sli_onednn_create(&kernel, &plain, chunk_height(shape->m), false, NULL);
+  sl_status status = sli_onednn_create(&kernel, &plain, chunk_height(shape->m), shape->n, false, NULL);
   if (status) return status;
   *order = *kernel.desc[SLI_ONEDNN_B];
   dnnl_primitive_destroy(kernel.primitive);
@@ -75,11 +84,13 @@ static size_t packed_bytes(const sli_product_shape *shape) {
 
 static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed) {
   const sli_product_shape *shape = &p->shape;
-  int64_t rest = shape->m % p->height;
+  int64_t rows = shape->m % p->height, columns = shape->n % p->width;
   sl_status status = SL_OK;
   for (int add = 0; !status && add <= (shape->add ? 1 : 0); add++) {
-    status = sli_onednn_create(&p->whole[add], shape, p->height, add, packed);
-    if (!status && rest) status = sli_onednn_create(&p->rest[add], shape, rest, add, packed);
+    status = sli_onednn_create(&p->whole[add], shape, p->height, p->width, add, packed);
+    if (!status && (rows || columns))
+      status = sli_onednn_create(&p->rest[add], shape, rows ? rows : p->height, columns ? columns : p->width, add,
+                                 packed);
   }
   return status;
 }
@@ -93,7 +104,8 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
   p->shape = *shape;
   p->tiles = tiles;
   p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
-  p->height = chunk_height(shape->m);
+  p->width = p->openblas ? shape->n : chunk_width(shape);
+  p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
   sl_status status = tiles || p->openblas ? SL_OK : kernels_create(p, packed);
   if (!status && packed && !tiles && !shape->b_packed) status = sli_pack_create(shape, packed_bytes(shape), &p->pack);
   if (status) sli_product_destroy(p);
@@ -112,7 +124,7 @@ void sli_product_destroy(sli_product *product) {
 }
 
 static int chunk_count(const sli_product *p, int64_t rows) {
-  return (int)((rows + p->height - 1) / p->height);
+  return (int)(up(rows, p->height) / p->height * (up(p->shape.n, p->width) / p->width));
 }
 
 int sli_product_chunks(const sli_product *p) {
@@ -159,13 +171,17 @@ static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  int64_t row = i * p->height;
-  int64_t rows = SLI_MIN(p->height, s->m - row);
-  if (p->openblas)
+  bool across = p->width < s->n;
+  int64_t row = across ? 0 : i * p->height, column = across ? i * p->width : 0;
+  int64_t rows = SLI_MIN(p->height, s->m - row), columns = SLI_MIN(p->width, s->n - column);
+  if (p->openblas) {
     multiply_rows(run, row, rows);
-  else
-    sli_onednn_run(rows == p->height ? &p->whole[run->add] : &p->rest[run->add], operand_rows(run, row, rows), run->b,
-               run->bias, run->c + row * s->n);
+    return;
+  }
+  const sli_onednn *kernel = rows == p->height && columns == p->width ? p->whole : p->rest;
+  const float *b = (const float *)run->b + (s->b_transposed ? column * s->k : column); /* bf16: from the first */
+  sli_onednn_run(&kernel[run->add], operand_rows(run, row, rows), b, run->bias ? run->bias + column : NULL,
+                 run->c + row * s->n + column);
 }
 
 /* A that is transposed, turned. */

@@ -39,7 +39,7 @@ size_t sli_product_scratch(const sli_product_shape *shape);
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
                           const float *a, const void *b, const float *bias, float *c, void *scratch);
 
-/* A product in f32 is cut into rows: one such chunk, on this thread; and how many there are. */
+/* One chunk of a product in f32, on this thread; and how many there are. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);
 int sli_product_chunks(const sli_product *product);
