@@ -14,6 +14,8 @@
 #ifndef SLUICE_CUDA_WARPGROUP_CUH
 #define SLUICE_CUDA_WARPGROUP_CUH
 
+#include <stdlib.h>
+
 #include "kernels/cuda/mma.cuh"
 
 namespace sli {
@@ -121,10 +123,12 @@ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b
 }
 #endif
 
-/* Can the current device do with these? */
+/* Can the current device do with these? The environment variable SLUICE_CUDA_WARPGROUPS=0 does without. */
 inline bool has_warpgroups() {
 #if defined SLI_SM90A || defined SLUICE_EMULATED /* the build has code for them */
+  static const char *const wanted = getenv("SLUICE_CUDA_WARPGROUPS");
   int device = 0, major = 0;
+  if (wanted && !strcmp(wanted, "0")) return false;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   return major == 9;
