@@ -176,9 +176,8 @@ typedef struct sl_attrs {
                       scatter_add: the first position of the indexed dim; position,
                       position_w, rotary, rotary_b: the first position (besides the
                       tick's); losses and their _part and _b: the first column */
-  int64_t columns; /* rows that are `padded`, on GPUs: columns there are, where rows of the
-                      logits are longer than that, and zeros behind in those of their
-                      gradient; 0: as many as they are long */
+  int64_t columns; /* rows that are `padded`, on GPUs: columns of rows of logits that are longer,
+                      whose gradient has zeros behind them; 0: as many as they are long */
   bool full;       /* attention: queries see the keys behind them, too; source: the whole
                       microbatch is asked for, whichever piece it is, set by the graph */
   int64_t window;  /* attention: a query sees the keys that are less than so far from it (0: all) */

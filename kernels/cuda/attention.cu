@@ -7,6 +7,7 @@
  * and they go back in as the left operand of O += P V. Powers are taken of 2, so scores are
  * scaled by log2 e besides. Only tiles that an edge of what is in sight crosses are masked, and a
  * warp leaves out those that none of its queries sees. */
+#include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 
 namespace {

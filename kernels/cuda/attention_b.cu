@@ -10,6 +10,7 @@
  * all query heads that share the key head, in order), the other one for each tile of
  * queries, which goes through the keys. Both make S and dP anew: seven products instead
  * of five, and nothing is ever added to by two blocks. */
+#include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 
 namespace {
