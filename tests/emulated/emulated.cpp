@@ -373,40 +373,33 @@ void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 
 namespace {
 
-/* Bytes of shared memory that an operand's descriptor names, as the only swizzle that is used
- * here has them (PTX ISA, "Strides", "Shared memory layouts"): what lies at a place is found where bits 7 to 9
+/* A tile in shared memory that an operand's descriptor names, as the only swizzle that is used here
+ * has it (PTX ISA, "Strides", "Shared memory layouts"): what lies at a place is found where bits 7 to 9
  * of the place have been added to bits 4 to 6, modulo 2. */
-struct operand {
+struct tile {
   uint32_t at, step;
 
-  explicit operand(uint64_t desc)
+  explicit tile(uint64_t desc)
       : at((uint32_t)(desc & 0x3fff) << 4), step((uint32_t)(desc >> 32 & 0x3fff) << 4) {
     REQUIRE(desc >> 62 == 1 && (desc >> 49 & 7) == 0, "wgmma: descriptor %llx",
             (unsigned long long)desc);
   }
-  float get(uint32_t offset) const {
-    uint32_t place = at + offset;
+  /* Of row r, which is 64 numbers long. */
+  __attribute__((always_inline, no_sanitize("address", "undefined")))
+  float get(int r, int c) const {
+    uint32_t place = at + (uint32_t)r / 8 * step + (uint32_t)r % 8 * 128 + (uint32_t)c * 2;
     place ^= (place >> 7 & 7) << 4;
     REQUIRE(place + 2 <= emulated_shared_size, "wgmma: reads byte %u of %zu", place,
             emulated_shared_size);
-    uint16_t bits;
-    memcpy(&bits, emulated_shared + place, sizeof bits);
-    return lower(bits);
-  }
-  /* Of the tile's row r, 64 numbers long. */
-  float along(int r, int c) const {
-    return get((uint32_t)r / 8 * step + (uint32_t)r % 8 * 128 + (uint32_t)c * 2);
+    return __uint_as_float((uint32_t)*(const uint16_t *)(emulated_shared + place) << 16);
   }
 };
 
-} // namespace
+enum { DEPTH = 16 };
 
-void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc,
-                    bool add) {
-  enum { DEPTH = 16 };
+/* Rows g and g + 8 of the warp's of A, g = lane / 4. */
+void left_rows(float (&left)[2][DEPTH], const uint32_t *a, uint64_t a_desc) {
   int lane = (int)(threadIdx.x % WARP), first = (int)(threadIdx.x / WARP % 4) * 16 + lane / 4;
-  float left[2][DEPTH];
-  operand right(b_desc);
   if (a) {
     auto all = (const char *)emulated_exchange(a, 4 * sizeof *a);
     for (int t = 0; t < 4; t++) {
@@ -415,19 +408,30 @@ void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_de
         for (int half = 0; half < 2; half++)
           left[i % 2][i / 2 * 8 + 2 * t + half] = half ? upper(r[i]) : lower(r[i]);
     }
-  } else {
-    operand of(a_desc);
-    for (int half = 0; half < 2; half++)
-      for (int k = 0; k < DEPTH; k++) left[half][k] = of.along(first + half * 8, k);
+    return;
   }
+  tile of(a_desc);
+  for (int half = 0; half < 2; half++)
+    for (int k = 0; k < DEPTH; k++) left[half][k] = of.get(first + half * 8, k);
+}
+
+} // namespace
+
+/* As busy as mma() above. */
+__attribute__((no_sanitize("address", "undefined")))
+void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc,
+                    bool add) {
+  float left[2][DEPTH], right[DEPTH];
+  tile b(b_desc);
+  left_rows(left, a, a_desc);
   for (int n = 0; n < columns; n++)
     for (int column = 0; column < 2; column++) {
-      int c = n * 8 + lane % 4 * 2 + column;
-      float to[2] = {add ? d[n][column] : 0, add ? d[n][2 + column] : 0};
-      for (int k = 0; k < DEPTH; k++) {
-        float x = a ? right.along(k, c) : right.along(c, k);
-        for (int half = 0; half < 2; half++) to[half] += left[half][k] * x;
+      int c = n * 8 + (int)threadIdx.x % 4 * 2 + column;
+      for (int k = 0; k < DEPTH; k++) right[k] = a ? b.get(k, c) : b.get(c, k);
+      for (int half = 0; half < 2; half++) {
+        float sum = add ? d[n][half * 2 + column] : 0;
+        for (int k = 0; k < DEPTH; k++) sum += left[half][k] * right[k];
+        d[n][half * 2 + column] = sum;
       }
-      for (int half = 0; half < 2; half++) d[n][half * 2 + column] = to[half];
     }
 }
