@@ -123,8 +123,13 @@ void sli_product_destroy(sli_product *product) {
   free(product);
 }
 
+/* Chunks side by side. */
+static int chunks_across(const sli_product *p) {
+  return (int)(up(p->shape.n, p->width) / p->width);
+}
+
 static int chunk_count(const sli_product *p, int64_t rows) {
-  return (int)(up(rows, p->height) / p->height * (up(p->shape.n, p->width) / p->width));
+  return (int)(up(rows, p->height) / p->height) * chunks_across(p);
 }
 
 int sli_product_chunks(const sli_product *p) {
@@ -171,8 +176,7 @@ static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  bool across = p->width < s->n;
-  int64_t row = across ? 0 : i * p->height, column = across ? i * p->width : 0;
+  int64_t row = i / chunks_across(p) * p->height, column = i % chunks_across(p) * p->width;
   int64_t rows = SLI_MIN(p->height, s->m - row), columns = SLI_MIN(p->width, s->n - column);
   if (p->openblas) {
     multiply_rows(run, row, rows);

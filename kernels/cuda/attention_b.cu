@@ -39,8 +39,7 @@ template <int LANES, int N, typename T> __global__ void dot_rows(attention<T> a)
 #pragma unroll
     for (int n = 0; n < N; n++) total += x[n] * y[n];
   }
-#pragma unroll
-  for (int k = LANES / 2; k; k /= 2) total += __shfl_xor_sync(ALL, total, k);
+  total = warp_sum<LANES>(total);
   if (there && threadIdx.x % LANES == 0) a.logs.delta[(b * a.heads + h) * a.logs.row + i] = total;
 }
 
@@ -165,7 +164,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
       load_queries<C>(a, next, q + (buffer ^ 1) * C::passing_tile, lse + (buffer ^ 1) * ROWS);
     int i0 = now.i0;
     now = next;
-    if (all_unseen<C::unit, ROWS>(t, warp_row / C::unit * C::unit, i0)) continue;
+    if (all_unseen<C::unit, ROWS>(t, unit_row<C>(warp_row), i0)) continue;
     if constexpr (IDS)
       if (!meets<ROWS>(own, t.ids + i0, t.limit - i0)) continue;
     float s[BANDS][ROWS / 8][4], dp[BANDS][ROWS / 8][4];

@@ -48,7 +48,7 @@ __device__ inline void warp_scores(float (&s)[BANDS][COLUMNS][4], const T *a, co
 /* By a warpgroup: S[64, 8 COLUMNS]. */
 template <typename C, int COLUMNS>
 __device__ inline void group_scores(float (&s)[COLUMNS][4], const bf16 *a, const bf16 *b) {
-  uint64_t left = operand_at(place_of(a)), right = operand_at(place_of(b));
+  uint64_t left = operand_at(a), right = operand_at(b);
   start_products();
 #pragma unroll
   for (int k = 0; k < C::width / 16; k++) {
@@ -96,7 +96,7 @@ __device__ inline void warp_gather(float (&o)[BANDS][COLUMNS][4], const float (&
 template <typename C, int COLUMNS, int ROWS>
 __device__ inline void group_gather(float (&o)[COLUMNS][4], const float (&p)[ROWS][4],
                                     const bf16 *b) {
-  uint64_t right = operand_at(place_of(b));
+  uint64_t right = operand_at(b);
   mma<bf16>::a left[ROWS / 2];
 #pragma unroll
   for (int k = 0; k < ROWS / 2; k++) left[k] = mma<bf16>::from(&p[2 * k]);

@@ -128,6 +128,11 @@ template <typename C> __device__ inline int own_row() {
   return (int)threadIdx.x / WARP * C::bands * 16;
 }
 
+/* The first row of those that it leaves out or takes together with. */
+template <typename C> __device__ inline int unit_row(int warp_row) {
+  return warp_row / C::unit * C::unit;
+}
+
 /* Waits for what it has asked for, and for the block: then all see it, and all have read what came
  * before. */
 template <typename C> __device__ inline void arrive() {
@@ -328,7 +333,7 @@ __device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int
 /* Does any of the warp's queries see one of them? */
 template <typename C, bool IDS>
 __device__ inline bool any_seen(const query_tile &t, const row_ids<C::bands> &own, int k0) {
-  if (all_hidden<C::unit, C::passing>(t.keys, t.warp_row / C::unit * C::unit, k0)) return false;
+  if (all_hidden<C::unit, C::passing>(t.keys, unit_row<C>(t.warp_row), k0)) return false;
   if constexpr (IDS) return meets<C::passing>(own, t.keys.ids + k0, t.keys.limit - k0);
   return true;
 }
@@ -398,7 +403,7 @@ template <int D, typename T> inline bool can_group(const attention<T> &a) {
          has_warpgroups();
 }
 
-/* So much is known of them. */
+/* What can_group() has found out, for the compiler. */
 template <typename C, typename T> __device__ inline void keep_to_cut(attention<T> &a) {
   if constexpr (C::together) a.dim = C::width;
 }

@@ -31,11 +31,8 @@ __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" :
 /* For all groups of this thread. */
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;" : : : "memory"); }
 #else
-template <int BYTES> inline void copy_async(void *to, const void *from, bool there) {
+template <int BYTES> inline void copy_async(void *to, const void *from, bool there = true) {
   emulated_copy_async(to, from, BYTES, there);
-}
-template <int BYTES> inline void copy_async(void *to, const void *from) {
-  emulated_copy_async(to, from, BYTES, true);
 }
 inline void commit_copies() { emulated_commit_copies(); }
 inline void wait_for_copies() { emulated_wait_copies(0); }

@@ -144,10 +144,10 @@ template <int N, typename T> __device__ inline void store(T *to, const float (&f
 constexpr int WARP = 32, BLOCK = 256;
 constexpr unsigned ALL = 0xffffffffu;
 
-/* The same in every lane. */
-template <typename S> __device__ inline S warp_sum(S x) {
+/* Over so many lanes that follow each other, the same in each of them. */
+template <int LANES = WARP, typename S> __device__ inline S warp_sum(S x) {
 #pragma unroll
-  for (int k = WARP / 2; k; k /= 2) x += __shfl_xor_sync(ALL, x, k);
+  for (int k = LANES / 2; k; k /= 2) x += __shfl_xor_sync(ALL, x, k);
   return x;
 }
 

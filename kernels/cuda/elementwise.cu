@@ -32,15 +32,17 @@ struct mse_b : functor<2, 1> {
 
 /* ---- from type to type ------------------------------------------------ */
 
-__global__ void round_all(const float *from, bf16 *to, int64_t n) {
-  constexpr int N = 4;
+constexpr int ROUNDED = 4; /* elements a thread */
+
+__global__ void round_all(const float *from, bf16 *to, int64_t n, int64_t zeros) {
+  constexpr int N = ROUNDED;
   int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * N;
   float x[N];
   if (at + N <= n) {
     load<N>(x, from + at);
     store<N>(to + at, x);
   } else {
-    for (; at < n; at++) assign(to[at], from[at]);
+    for (int64_t i = at; i < at + N && i < n + zeros; i++) assign(to[i], i < n ? from[i] : 0.0f);
   }
 }
 
@@ -98,19 +100,17 @@ void sli_cuda_fill(const sl_call *call, void *stream) {
   }
 }
 
-void sli_cuda_round(const float *from, void *to, int64_t count, void *stream) {
-  launch(stream, grid_of(chunks(count, BLOCK * 4)), BLOCK, 0, round_all, from, (bf16 *)to, count);
+void sli_cuda_round(const float *from, void *to, int64_t count, int64_t zeros, void *stream) {
+  launch(stream, grid_of(chunks(count + zeros, BLOCK * ROUNDED)), BLOCK, 0, round_all, from,
+         (bf16 *)to, count, zeros);
 }
 
 /* A GPU's favourite order is the weight's own: both outputs are the rounded weight, and zeros
  * behind it (linear.c). */
 void sli_cuda_pack(const sl_call *call, void *stream) {
-  size_t count = (size_t)sl_type_elements(&call->in_type[0]);
-  for (int o = 0; o < 2; o++) {
-    if (!call->out[o]) continue;
-    bf16 *to = (bf16 *)call->out[o];
-    size_t behind = sl_type_bytes(&call->out_type[o]) - count * sizeof *to;
-    sli_cuda_round((const float *)call->in[0], to, (int64_t)count, stream);
-    if (behind) cudaMemsetAsync(to + count, 0, behind, (cudaStream_t)stream);
-  }
+  int64_t count = sl_type_elements(&call->in_type[0]);
+  for (int o = 0; o < 2; o++)
+    if (call->out[o])
+      sli_cuda_round((const float *)call->in[0], call->out[o], count,
+                     sl_type_elements(&call->out_type[o]) - count, stream);
 }

@@ -171,7 +171,7 @@ void sum_up(const sl_call *call, adding a, const sl_type *index, const void *bas
       launch(stream, blocks_of(n), BLOCK, 0, copy_to<T>, (const T *)base, a.sums, n);
     });
   add_all(call, a, index, stream);
-  if (narrow) sli_cuda_round(a.sums, call->out[0], n, stream);
+  if (narrow) sli_cuda_round(a.sums, call->out[0], n, 0, stream);
 }
 
 sli_indexing back_indexing(const sl_call *call) {

@@ -43,9 +43,9 @@ typedef struct product {
   cublasLtMatrixLayout_t left, right, result;
   cublasLtMatmulAlgo_t algorithm;
   uint32_t epilogue;
-  int input[OPERANDS];    /* which input of the call; -1: none */
-  bool rounded[OPERANDS]; /* is rounded to bf16 first */
-  int64_t zeros;          /* elements of them behind the right operand if it is rounded */
+  int input[OPERANDS];      /* which input of the call; -1: none */
+  size_t rounded[OPERANDS]; /* bytes of the scratch for it, where it is rounded to bf16 first; else 0 */
+  int64_t zeros;            /* behind the right operand where it is rounded, in elements */
   struct product *rest;   /* the last rows, or NULL */
   int64_t rest_left, rest_to; /* bytes from where the product's own operands begin */
 } product;
@@ -65,7 +65,7 @@ static bool has(const sl_call *call, int i) {
   return i < call->nin && call->in_type[i].ndim >= 0;
 }
 
-/* Rows of the weight as stored, one for each element of a row that is `longer`. */
+/* Rows of logits are `longer` than the weight, as stored, has rows: it has rows of zeros for the rest. */
 static void go_to_the_end(shape *s, int64_t *rows, int64_t longer) {
   int64_t most = (*rows + PACKED_ROWS - 1) / PACKED_ROWS * PACKED_ROWS;
   s->zero_rows = SLI_MIN(longer, most) - *rows;
@@ -267,7 +267,7 @@ static product *make_one(const sl_call *call, const shape *s, const product *com
   *p = *common;
   for (int i = 0; i < OPERANDS; i++) {
     p->input[i] = s->input[i];
-    p->rounded[i] = rounded_bytes(call, s, i) > 0;
+    p->rounded[i] = rounded_bytes(call, s, i);
   }
   p->zeros = s->zero_rows * s->ldb;
   *why = make_operation(p, call, s);
@@ -353,11 +353,10 @@ static const void *operand(const sl_call *call, const product *p, int which, cha
                            void *stream) {
   int i = p->input[which];
   if (i < 0 || !p->rounded[which]) return i < 0 ? NULL : call->in[i];
-  int64_t count = sl_type_elements(&call->in_type[i]), zeros = which == RIGHT ? p->zeros : 0;
-  uint16_t *to = (uint16_t *)*scratch;
-  sli_cuda_round(call->in[i], to, count, stream);
-  if (zeros) cudaMemsetAsync(to + count, 0, (size_t)zeros * sizeof *to, (cudaStream_t)stream);
-  *scratch += ((count + zeros) * (int64_t)sizeof *to + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  void *to = *scratch;
+  sli_cuda_round(call->in[i], to, sl_type_elements(&call->in_type[i]), which == RIGHT ? p->zeros : 0,
+                 stream);
+  *scratch += p->rounded[which];
   return to;
 }
 

@@ -96,6 +96,11 @@ __device__ inline void put_own(T *to, int64_t c, const float (&x)[N], int begin,
     if (n >= begin && n < end) assign(to[c + n], x[n]);
 }
 
+/* Zeros from column `width` to the end of a row. */
+template <typename T> __device__ inline void zeros_behind(T *row, int64_t width, int64_t stride) {
+  for (int64_t c = width + threadIdx.x; c < stride; c += blockDim.x) assign(row[c], 0);
+}
+
 /* The softmax's sum over a row, the same in every thread. What a pack's powers are taken of is
  * known before the first of them: they do not wait for each other. KEEP: the row goes to `kept` as
  * well, and is there for each thread where it has read it. */
@@ -130,7 +135,7 @@ template <typename T> inline size_t kept_bytes(int64_t width) {
   return bytes <= KEPT_BYTES ? bytes : 0;
 }
 
-/* Where the row is kept, if it is, and from where its gradient is made. */
+/* Where the row is kept; NULL: nowhere. */
 template <bool KEEP, typename T> __device__ inline T *place_to_keep(const T *row) {
   SLI_SHARED(shared);
   return KEEP ? (T *)shared + before(row) : NULL;
@@ -140,10 +145,6 @@ template <bool KEEP, typename T> __device__ inline T *place_to_keep(const T *row
 template <typename T, typename F> auto with_kept(int64_t width, F f) {
   if (kept_bytes<T>(width)) return f(count<1>());
   return f(count<0>());
-}
-
-template <typename T> __device__ inline void zeros_behind(T *row, int64_t width, int64_t stride) {
-  for (int64_t c = width + threadIdx.x; c < stride; c += blockDim.x) assign(row[c], 0);
 }
 
 inline int64_t columns(const sl_call *call) {

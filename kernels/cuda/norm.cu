@@ -270,7 +270,7 @@ void sums(const sl_call *call, void *stream, const void *mean, const void *rstd,
     using T = decltype(element);
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      int64_t per = rows_of_partial(rows, width, N), partials = partials_of(rows, width, N);
+      int64_t per = rows_of_partial(rows, width, N), partials = chunks(rows, per);
       launch(stream, dim3((unsigned)chunks(width, WARP * N), (unsigned)partials), BLOCK, 0,
              sum_rows<T, N, GAIN, BIAS>, (const T *)call->in[0], (const float *)mean,
              (const float *)rstd, (const T *)dy, (float *)call->scratch, rows, per, width);

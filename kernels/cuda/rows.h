@@ -84,8 +84,8 @@ sl_status sli_cuda_matmul_prepare(const sl_call *call, void **state);
 void sli_cuda_matmul_release(void *state);
 void sli_cuda_linear_release(void *state);
 
-/* Rounds `count` floats to bf16. */
-void sli_cuda_round(const float *from, void *to, int64_t count, void *stream);
+/* Rounds `count` floats to bf16, and writes so many zeros behind them. */
+void sli_cuda_round(const float *from, void *to, int64_t count, int64_t zeros, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* Products of small matrices by a warpgroup, four warps that follow each other, on the tensor
  * cores of Hopper GPUs (PTX ISA, "wgmma.mma_async"): D += A B with A [64, 16], B [16, N] and D
  * [64, N] in float, of bf16. They go on in the background: from start_products() on nobody
- * touches their registers, until finish_products() has waited for them.
+ * touches their registers, until wait_for_products() has waited for them.
  *
  * Warp w has rows 16 w to 16 w + 15 of D, its lanes what they have of D in mma.cuh. A comes from
  * registers, where a warp has its rows in the same order, or like B from shared memory, as tiles
@@ -28,18 +28,10 @@ __device__ inline int in_tile(int r, int c) {
   return r * TILE_WIDTH + (c / 8 % 8 ^ r % 8) * 8 + c % 8;
 }
 
-/* A place in shared memory from which products read, in bytes. */
-using tile_place = uint32_t;
-
-/* The operand that begins there (PTX ISA, "Matrix descriptor"): its swizzle, and 1024 bytes from
- * eight rows to the next eight. */
-__device__ inline uint64_t operand_at(tile_place at) {
-  return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (at & 0x3ffff) >> 4;
-}
-
 #ifdef __CUDACC__
-__device__ inline tile_place place_of(const void *tile) {
-  return (tile_place)__cvta_generic_to_shared(tile);
+/* Where a tile begins in shared memory, in bytes. */
+__device__ inline uint32_t place_of(const void *tile) {
+  return (uint32_t)__cvta_generic_to_shared(tile);
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -106,8 +98,8 @@ __device__ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4],
 #undef SLI_4
 #undef SLI_32
 #else
-inline tile_place place_of(const void *tile) {
-  return (tile_place)((const unsigned char *)tile - emulated_shared);
+inline uint32_t place_of(const void *tile) {
+  return (uint32_t)((const unsigned char *)tile - emulated_shared);
 }
 inline void start_products() {}
 inline void commit_products() {}
@@ -122,6 +114,13 @@ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b
   emulated_wgmma(d, 8, a, 0, b, true);
 }
 #endif
+
+/* The operand that begins there (PTX ISA, "Matrix descriptor"): its swizzle, and 1024 bytes from
+ * eight rows to the next eight. */
+__device__ inline uint64_t operand_at(const void *tile) {
+  return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 |
+         (place_of(tile) & 0x3ffff) >> 4;
+}
 
 /* Can the current device do with these? The environment variable SLUICE_CUDA_WARPGROUPS=0 does without. */
 inline bool has_warpgroups() {

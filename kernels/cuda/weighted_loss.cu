@@ -104,9 +104,9 @@ cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const f
   int32_t target = targets[blockIdx.x];
   float scale = scale_of(dloss, total);
   T *to = dlogits + blockIdx.x * stride;
-  zeros_behind(to, vocab, stride);
-  if (!sli_counts(&w, target) || scale == 0) return zeros_behind(to, 0, vocab);
+  if (!sli_counts(&w, target) || scale == 0) return zeros_behind(to, 0, stride);
   row_gradient(w, logits + blockIdx.x * stride, to, lse[blockIdx.x], scale, target, first, vocab);
+  zeros_behind(to, vocab, stride);
 }
 
 /* Both; the target's logit is read before anything is written. */
@@ -125,9 +125,9 @@ cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, cons
     partial[blockIdx.x] = over(loss, total);
     if (lse) lse[blockIdx.x] = l;
   }
-  zeros_behind(to, vocab, stride);
-  if (!counts || scale == 0) return zeros_behind(to, 0, vocab);
+  if (!counts || scale == 0) return zeros_behind(to, 0, stride);
   row_gradient(w, KEEP ? kept : row, to, l, scale, target, 0, vocab);
+  zeros_behind(to, vocab, stride);
 }
 
 template <typename T>

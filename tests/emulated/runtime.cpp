@@ -334,7 +334,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 
 /* SLUICE_EMULATED_MAJOR says of what generation the devices are: Hopper's, else. */
-static int major() {
+static int generation() {
   const char *wanted = getenv("SLUICE_EMULATED_MAJOR");
   return wanted ? atoi(wanted) : 9;
 }
@@ -345,7 +345,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int numbe
   snprintf(properties->name, sizeof properties->name, "Emulated %d", number);
   properties->totalGlobalMem = (size_t)1 << 32;
   properties->sharedMemPerBlockOptin = 227 << 10;
-  properties->major = major();
+  properties->major = generation();
   properties->multiProcessorCount = 64;
   return cudaSuccess;
 }
@@ -364,8 +364,9 @@ cudaError_t cudaSetDevice(int number) {
   current_device = number;
   return cudaSuccess;
 }
+
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr, int) {
-  return *value = major(), cudaSuccess;
+  return *value = generation(), cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *number) { return *number = current_device, cudaSuccess; }

@@ -636,27 +636,33 @@ static void check_packed_product(const sl_op *op, bool transposed, const kernel 
   kernel_destroy(&plain);
 }
 
+/* What the device makes of a weight for products of 9 rows. */
+static kernel packed_on_device(const sl_type *w, void *weight, bool transposed) {
+  sl_type room = BF16(64, 64);
+  kernel pack = {.op = &sl_op_pack, .attrs = {.transposed = transposed, .rows = 9}, .nin = 1,
+                 .nout = 2, .in_type = {*w}, .out_type = {room, room}, .in = {weight}};
+  for (int o = 0; o < 2; o++) pack.out[o] = array_create(&room);
+  run_on_device(&pack);
+  return pack;
+}
+
 /* The device's linear with a weight that its pack rounded gives what plain f32 products of
  * rounded numbers do: the CPU's own rows may not know bf16. */
 static void check_packed(bool transposed) {
-  sl_type w = transposed ? F32(40, 24) : F32(24, 40), room = SL_TYPE(SL_BF16, 64, 64);
-  kernel pack = {.op = &sl_op_pack, .attrs = {.transposed = transposed, .rows = 9}, .nin = 1,
-                 .nout = 2, .in_type = {w}, .out_type = {room, room}};
-  pack.in[0] = array_create(&w);
-  array_random(pack.in[0], &w, 0);
-  for (int o = 0; o < 2; o++) pack.out[o] = array_create(&room);
-  run_on_device(&pack);
+  sl_type w = transposed ? F32(40, 24) : F32(24, 40);
+  void *weight = array_create(&w);
+  array_random(weight, &w, 0);
+  kernel pack = packed_on_device(&w, weight, transposed);
   check_packed_product(&sl_op_linear, transposed, &pack, 3);
   check_packed_product(&sl_op_linear_b, transposed, &pack, 2);
   free(pack.in[0]);
   for (int o = 0; o < 2; o++) free(pack.out[o]);
 }
 
-/* Rows of f32, longer than they were, with zeros behind, or shorter. */
-static float *rows_of_length(const float *x, int64_t rows, int64_t from, int64_t to) {
+/* Rows of f32, longer than they were, with zeros behind. */
+static float *longer_rows(const float *x, int64_t rows, int64_t from, int64_t to) {
   float *y = calloc((size_t)(rows * to), sizeof *y);
-  for (int64_t r = 0; r < rows; r++)
-    memcpy(y + r * to, x + r * from, (size_t)SLI_MIN(from, to) * sizeof *y);
+  for (int64_t r = 0; r < rows; r++) memcpy(y + r * to, x + r * from, (size_t)from * sizeof *y);
   return y;
 }
 
@@ -665,15 +671,12 @@ static float *rows_of_length(const float *x, int64_t rows, int64_t from, int64_t
 static void check_long_rows(const sl_op *op, bool packs) {
   enum { ROWS = 9, OWN = 27, LONG = 32, WIDTH = 40 };
   bool backward = op == &sl_op_linear_b;
-  sl_type w = F32(OWN, WIDTH), room = SL_TYPE(SL_BF16, 64, 64), wide = BF16(ROWS, LONG);
+  sl_type w = F32(OWN, WIDTH), wide = BF16(ROWS, LONG);
   sl_type types[] = {F32(ROWS, backward ? OWN : WIDTH), w};
   kernel plain = kernel_create(op, (sl_attrs){0}, 2, types, 1), longer = plain;
   for (int i = 0; i < 2; i++) array_random(plain.in[i], &types[i], 0), round_array(plain.in[i], &types[i]);
-  kernel pack = {.op = &sl_op_pack, .attrs = {.rows = ROWS}, .nin = 1, .nout = 2, .in_type = {w},
-                 .out_type = {room, room}, .in = {plain.in[1]}};
-  for (int o = 0; o < 2; o++) pack.out[o] = array_create(&room);
-  run_on_device(&pack);
-  float *x = backward ? rows_of_length(plain.in[0], ROWS, OWN, LONG) : plain.in[0];
+  kernel pack = packed_on_device(&w, plain.in[1], false);
+  float *x = backward ? longer_rows(plain.in[0], ROWS, OWN, LONG) : plain.in[0];
   longer.in_type[0] = backward ? wide : BF16(ROWS, WIDTH);
   longer.in[0] = to_bf16(x, &(sl_type){SL_F32, 2, {ROWS, backward ? LONG : WIDTH}});
   longer.out_type[0] = backward ? BF16(ROWS, WIDTH) : wide;
@@ -681,7 +684,7 @@ static void check_long_rows(const sl_op *op, bool packs) {
   int at = backward ? 2 : 3;
   longer.nin = packs ? at + 1 : 2;
   longer.in[2] = NULL, longer.in_type[2] = NOTHING;
-  if (packs) longer.in[at] = pack.out[backward], longer.in_type[at] = room;
+  if (packs) longer.in[at] = pack.out[backward], longer.in_type[at] = pack.out_type[backward];
   run_on_device(&longer);
   kernel_run(&plain, NULL);
   for (int64_t r = 0; r < ROWS; r++)
