@@ -328,9 +328,17 @@ static bool is_sealed(const cJSON *root) {
   return cJSON_IsTrue(member(member(root, "checkpoint"), "sealed"));
 }
 
+/* What stands behind a 0 would not be looked at. */
+static sl_status check_length(const char *path, const char *text) {
+  struct stat info;
+  if (stat(path, &info) || (size_t)info.st_size == strlen(text)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s is damaged: byte %zu is 0", path, strlen(text));
+}
+
 static sl_status read_manifest(sli_checkpoint *c) {
   char *path = sli_format("%s/manifest.json", c->path), *text = NULL;
   sl_status status = sli_file_read(path, &text);
+  if (!status) status = check_length(path, text);
   if (!status) {
     c->manifest = cJSON_Parse(text);
     status = c->manifest ? check_manifest(path, c->manifest)

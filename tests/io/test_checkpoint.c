@@ -113,6 +113,10 @@ static void a_wrong_byte_is_found(const char *name) {
       write_byte(path, i, bytes[i]);
     }
   CHECK(!passed, "%zu wrong bits in %s passed", passed, name);
+  for (int more = 0; more < 256; more++) {
+    write_byte(path, n, (char)more);
+    CHECK(!opens(2), "%s passed with byte %d behind it", name, more);
+  }
   for (size_t cut = n - 2; cut < n; cut -= 7) {
     CHECK(!truncate(path, (off_t)cut), "%s", path);
     CHECK(!opens(2), "%s cut to %zu bytes passed", name, cut);
