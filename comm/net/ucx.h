@@ -16,7 +16,6 @@
   X(ucp_ep_close_nbx)                                                                     \
   X(ucp_ep_create)                                                                        \
   X(ucp_init_version)                                                                     \
-  X(ucp_request_check_status)                                                             \
   X(ucp_request_free)                                                                     \
   X(ucp_worker_arm)                                                                       \
   X(ucp_worker_create)                                                                    \

@@ -12,6 +12,10 @@
  * word is nobody: such messages are dropped. That keeps mistakes apart, not attackers: UCX has
  * parsed what they sent by then.
  *
+ * UCX finds the way between two processes with their first message, and UCX 1.13 aborts where one
+ * of them goes meanwhile. So each greets the other as they connect, a connection stands when both
+ * greetings have come, and closing takes no more messages in.
+ *
  * A killed peer is seen in two ways: its sockets close, and for shared memory UCX looks from time
  * to time whether the process still is (its keepalive; a zombie still is, so somebody must reap
  * it). Both end in on_error. UCX may say that what was under way to a lost peer is complete
@@ -25,13 +29,14 @@
 #include "comm/net/transport.h"
 #include "comm/net/ucx.h"
 
-enum { MESSAGE_ID = 1, CLOSE_NS = 500 * 1000 * 1000 /* how long endpoints may take to go */ };
+enum { MESSAGE_ID = 1 };
+enum { MESSAGE, GREETING, KINDS };
 
 typedef struct head {
   uint8_t header[SLI_NET_HEADER_BYTES]; /* the caller's */
   uint64_t word;                        /* of the receiver */
   int32_t sender;
-  uint32_t zero;
+  uint32_t kind;
 } head;
 _Static_assert(sizeof(head) == SLI_NET_HEAD_BYTES, "a head is the same everywhere");
 
@@ -57,6 +62,8 @@ typedef struct ucx_way {
   size_t address_bytes;
   sli_net_peer **peers; /* [npeers]: those that come this way */
   int npeers;
+  bool *has_greeted; /* [the net's npeers] */
+  int ngreeted;
   bool stranger_logged;
 } ucx_way;
 
@@ -93,13 +100,18 @@ static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what
 
 /* NULL if it does not come from one of us. */
 static sli_net_peer *find_sender(ucx_way *w, const head *h) {
-  sli_net_peer *p = h->word == w->address->word && !h->zero ? sli_net_peer_of(w->net, h->sender)
-                                                            : NULL;
+  bool known = h->word == w->address->word && h->kind < KINDS;
+  sli_net_peer *p = known ? sli_net_peer_of(w->net, h->sender) : NULL;
   if (!p && !w->stranger_logged) {
     sli_log("a stranger's message to the data plane was dropped");
     w->stranger_logged = true;
   }
   return p;
+}
+
+static void on_greeting(ucx_way *w, const sli_net_peer *p) {
+  w->ngreeted += !w->has_greeted[p->number];
+  w->has_greeted[p->number] = true;
 }
 
 static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes, void *data,
@@ -116,6 +128,10 @@ static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes,
   if (head_bytes == sizeof h) memcpy(&h, header, sizeof h);
   sli_net_peer *p = find_sender(w, &h);
   if (!p || sli_net_is_deaf(p)) return UCS_OK;
+  if (h.kind == GREETING) {
+    on_greeting(w, p);
+    return UCS_OK;
+  }
   if (!bytes) {
     sli_net_arrive(p, h.header, 0);
     return UCS_OK;
@@ -153,12 +169,12 @@ static ucs_status_ptr_t start(sli_transfer *t, const line *l) {
                                  &param);
 }
 
-static bool ucx_send(sli_transfer *t) {
+static bool send_as(uint32_t kind, sli_transfer *t) {
   const line *l = t->peer->line;
   head *h = (head *)t->head;
   h->word = l->word;
   h->sender = t->peer->net->self;
-  h->zero = 0;
+  h->kind = kind;
   ucs_status_ptr_t request = start(t, l);
   if (UCS_PTR_IS_ERR(request))
     sli_net_fail(t->peer, "sending to it failed: %s", say(UCS_PTR_STATUS(request)));
@@ -168,6 +184,14 @@ static bool ucx_send(sli_transfer *t) {
   }
   /* The data of a short one is here, so its owner need not wait. */
   return t->dropped = t->bytes <= SLI_NET_SHORT_BYTES;
+}
+
+static bool ucx_send(sli_transfer *t) { return send_as(MESSAGE, t); }
+
+static void greet(sli_net_peer *p) {
+  sli_transfer *t = sli_transfer_take(p, 0);
+  memset(t->head, 0, sizeof t->head);
+  send_as(GREETING, t);
 }
 
 /* ---- opening ----------------------------------------------------------------------- */
@@ -212,6 +236,7 @@ static sl_status ucx_open(sli_net_core *net, const sli_net_options *options, int
   ucx_way *w = sli_calloc(1, sizeof *w);
   w->net = net;
   w->peers = sli_calloc((size_t)options->npeers, sizeof(void *));
+  w->has_greeted = sli_calloc((size_t)options->npeers, sizeof(bool));
   sl_status status = sli_tempdir_open("/dev/shm", &w->shm);
   if (!status) status = sli_ucx_open(options->npeers, kind, w->shm.folder, &w->context);
   if (!status) {
@@ -260,57 +285,37 @@ static sl_status ucx_connect(void *state, sli_net_peer *p, const char *host, con
   w->peers[w->npeers++] = p;
   if (status)
     return sl_fail(SL_E_IO, "process %d cannot be reached: UCX: %s", p->number, say(status));
+  greet(p);
   return SL_OK;
 }
 
 static bool ucx_ready(void *state) {
-  (void)state;
-  return true;
+  const ucx_way *w = state;
+  return w->ngreeted == w->npeers;
 }
 
 /* ---- closing ----------------------------------------------------------------------- */
 
-/* Starts it; NULL if it is done. */
-static ucs_status_ptr_t close_line(sli_net_peer *p) {
+static void ucx_drop(sli_net_peer *p) {
   line *l = p->line;
   ucs_status_ptr_t request = NULL;
   ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                .flags = UCP_EP_CLOSE_FLAG_FORCE};
   if (l && l->endpoint) request = sli_ucx.ucp_ep_close_nbx(l->endpoint, &param);
+  if (UCS_PTR_IS_PTR(request)) sli_ucx.ucp_request_free(request);
   free(l);
   p->line = NULL;
-  return UCS_PTR_IS_PTR(request) ? request : NULL;
-}
-
-static void ucx_drop(sli_net_peer *p) {
-  ucs_status_ptr_t request = close_line(p);
-  if (request) sli_ucx.ucp_request_free(request);
-}
-
-static void close_lines(ucx_way *w) {
-  void **requests = sli_calloc((size_t)w->npeers + 1, sizeof *requests);
-  for (int i = 0; i < w->npeers; i++) requests[i] = close_line(w->peers[i]);
-  uint64_t end = sli_now_ns() + CLOSE_NS;
-  for (int i = 0; i < w->npeers; i++) {
-    if (!requests[i]) continue;
-    while (sli_ucx.ucp_request_check_status(requests[i]) == UCS_INPROGRESS && sli_now_ns() < end)
-      sli_ucx.ucp_worker_progress(w->worker);
-    sli_ucx.ucp_request_free(requests[i]);
-  }
-  while (sli_ucx.ucp_worker_progress(w->worker) && sli_now_ns() < end) continue;
-  free(requests);
 }
 
 static void ucx_close(void *state) {
   ucx_way *w = state;
-  if (w->worker) {
-    close_lines(w);
-    sli_ucx.ucp_worker_destroy(w->worker);
-  }
+  for (int i = 0; i < w->npeers; i++) ucx_drop(w->peers[i]);
+  if (w->worker) sli_ucx.ucp_worker_destroy(w->worker);
   if (w->context) sli_ucx.ucp_cleanup(w->context);
   if (w->shm.folder) sli_tempdir_close(&w->shm);
   free(w->address);
   free(w->peers);
+  free(w->has_greeted);
   free(w);
 }
 

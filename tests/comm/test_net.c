@@ -171,12 +171,16 @@ static void await_ready(node *n) {
 
 static void go_on(void *net) { sli_net_wait(net, 1000000); }
 
-static void close_node(node *n) {
-  process_meet(n->p, go_on, n->net);
+static void release_node(node *n) {
   sli_net_close(n->net);
   for (int i = 0; i < n->p->n; i++) free(n->addresses[i].data);
   for (int i = 0; i < n->npending; i++) free(n->pending[i].data);
   free(n);
+}
+
+static void close_node(node *n) {
+  process_meet(n->p, go_on, n->net);
+  release_node(n);
 }
 
 static void finish(node *n, uint64_t fence) {
@@ -441,6 +445,36 @@ static void stopped(process *p) {
   free(n);
 }
 
+/* ---- parting ----------------------------------------------------------------------------- */
+
+enum { PARTINGS = 40 };
+static int parting_number;
+
+static uint64_t parting_key(int from, int to) { return key_of(from, to, 1000 + parting_number); }
+
+/* All connections stand, a third of them carry a message, and everybody goes when it likes. */
+static void parting(process *p) {
+  node *n = open_connected(p);
+  char data[PROCESSES_MOST][104];
+  await_ready(n);
+  process_meet(p, go_on, n->net);
+  for (int to = 0; to < p->n; to++) {
+    header h = {.key = parting_key(p->self, to), .bytes = 100, .from = p->self, .to = to};
+    h.check = mix(h.key ^ h.bytes);
+    fill(data[to], h.key, sizeof data[to]);
+    uint64_t fence;
+    if (to != p->self && h.key % 3 == 0) sli_net_send(n->net, to, &h, data[to], h.bytes, &fence);
+  }
+  uint64_t end = sli_now_ns() + parting_key(p->self, p->self) % 2000000;
+  while (sli_now_ns() < end) sli_net_wait(n->net, 10000);
+  release_node(n);
+}
+
+static void part(void) {
+  for (parting_number = 0; parting_number < PARTINGS; parting_number++)
+    CHECK(processes_run(4, parting), "going harms nobody");
+}
+
 /* ---- messages that there can not be -------------------------------------------------------- */
 
 static void refusing(process *p) {
@@ -472,7 +506,7 @@ static void strange(process *p) {
   node *n = open_node(p);
   if (p->self == 0) part_of(n, 1)[0] ^= 1;
   connect_all(n);
-  if (p->self == 1) freopen("/dev/null", "w", stderr); /* it says so */
+  if (p->self == 1) dup2(STDOUT_FILENO, STDERR_FILENO); /* it says so */
   header h = {.key = 1, .bytes = 100, .to = 1, .check = mix(1 ^ 100)};
   char data[100] = {0};
   uint64_t fence;
@@ -519,7 +553,7 @@ static void bothered(process *p) {
   node *n = open_node(p);
   uint16_t port;
   memcpy(&port, part_of(n, 1) + WORD_BYTES, sizeof port);
-  if (p->self == 1) freopen("/dev/null", "w", stderr); /* it says so */
+  if (p->self == 1) dup2(STDOUT_FILENO, STDERR_FILENO); /* it says so */
   if (p->self == 1) connect_all(n);
   if (p->self == 2) bother(port);
   process_meet(p, p->self == 1 ? go_on : NULL, n->net);
@@ -576,6 +610,7 @@ static void check_all(const char *list) {
   CHECK(processes_run(2, waking), "a wait is ended from outside");
   CHECK(processes_run(2, idling), "waiting costs nothing");
   CHECK(processes_run(4, dying), "the killed are named");
+  part();
   CHECK(processes_run(2, refusing), "what there can not be is refused");
   CHECK(processes_run(3, strange), "strangers are not heard");
   CHECK(processes_run(2, stopped), "closing does not hang");
