@@ -36,7 +36,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(linear_served) X(served_digits) X(embedding_served) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
-  X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product)
+  X(turn) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product)
 
 /* The functions of unary.def, counted. */
 enum {
@@ -218,6 +218,16 @@ typedef struct sli_softmax {
   const float *in[2];
   float *out;
 } sli_softmax;
+
+/* ---- turning ------------------------------------------------------------------ */
+
+/* A matrix [k, n] becomes one of [n, k], rows `to_row` floats apart. There is one chunk, 0. */
+typedef struct sli_turn {
+  const float *from;
+  int64_t row, k, n;
+  float *to;
+  int64_t to_row;
+} sli_turn;
 
 /* ---- rounding to bf16 --------------------------------------------------------- */
 

@@ -8,9 +8,9 @@
  * below 128 rows the library's copying of B begins to cost (tests/bench/bench_gemm.c). The shortest
  * ones in f32 are cut along the columns of C instead: then no two threads read, and copy, the same of B.
  *
- * For products in bf16 each thread rounds the chunk of A it is about to multiply
- * into a buffer of its own, small enough to stay in its cache; a transposed one is
- * turned beforehand, for the library is slow where A is read against the grain.
+ * The library is slow where A is read against the grain, so a transposed one is turned: in f32 each thread turns
+ * the chunk that it is about to multiply, into a buffer of its own, small enough to stay in its cache; in bf16 all is
+ * turned beforehand, and what is not transposed each thread rounds in the same way.
  * B is rounded and brought into the library's own order by sli_pack_run, beforehand as well. */
 #include "kernels/cpu/product.h"
 
@@ -146,16 +146,24 @@ struct run {
 
 /* Some rows of A in bf16, in this thread's buffer. */
 static const void *round_rows(const float *a, int64_t count) {
-  sli_rounding r = {a, sli_room(SLI_ROOM_ROUNDED, (size_t)count * BF16_BYTES), count};
+  sli_rounding r = {a, sli_room(SLI_ROOM_ROWS, (size_t)count * BF16_BYTES), count};
   for (int i = 0; i < sli_chunk_count(count, SLI_CHUNK_ELEMENTS); i++) sli_cpu()->round_bf16(&r, i);
   return r.to;
 }
 
-/* A from a row of C on, `rows` of them. */
+/* Some columns of A as rows, in the same buffer. */
+static const void *turn_rows(const sli_product_shape *s, const float *a, int64_t count) {
+  int64_t to_row = sli_onednn_row(s);
+  sli_turn t = {a, s->m, s->k, count, sli_room(SLI_ROOM_ROWS, (size_t)(count * to_row) * sizeof *a), to_row};
+  sli_cpu()->turn(&t, 0);
+  return t.to;
+}
+
+/* A from a row of C on, `rows` of them, as the library reads it. */
 static const void *operand_rows(const struct run *run, int64_t row, int64_t rows) {
   const sli_product_shape *s = &run->product->shape;
-  if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
-  if (s->a_transposed) return (const float *)run->a + row;
+  if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_onednn_row(s);
+  if (s->a_transposed) return turn_rows(s, (const float *)run->a + row, rows);
   const float *a = (const float *)run->a + row * s->k;
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
@@ -168,7 +176,8 @@ static void multiply_rows(const struct run *run, int64_t row, int64_t rows) {
     for (int64_t i = 0; i < s->n; i++) c[r * s->n + i] = run->bias[i] + (run->add ? c[r * s->n + i] : 0);
   sli_openblas_multiply(&(sli_sgemm){
       .m = rows, .n = s->n, .k = s->k, .a_transposed = s->a_transposed, .b_transposed = s->b_transposed,
-      .add = run->add || run->bias, .a = operand_rows(run, row, rows), .a_row = s->a_transposed ? s->m : s->k,
+      .add = run->add || run->bias, .a = (const float *)run->a + (s->a_transposed ? row : row * s->k),
+      .a_row = s->a_transposed ? s->m : s->k,
       .b = run->b, .b_row = s->b_transposed ? s->k : s->n, .c = c});
 }
 

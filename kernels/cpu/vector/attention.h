@@ -119,18 +119,22 @@ static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t,
 /* Scores to probabilities relative to the new maximum; `fade` is what the
  * earlier ones have to be multiplied with. */
 static void soften(float (*s)[QT], int64_t nk, float *top, float *total, float *fade) {
-  for (int i = 0; i < QT; i += LANES) {
-    vec old = loadu(top + i), m = old, t = {0};
-    for (int64_t j = 0; j < nk; j++) m = vmax(loadu(&s[j][i]), m);
-    for (int64_t j = 0; j < nk; j++) {
-      vec p = vexp(loadu(&s[j][i]) - m);
-      storeu(&s[j][i], p);
-      t += p;
+  enum { N = QT / LANES };
+  vec m[N], t[N] = {0};
+  for (int i = 0; i < N; i++) m[i] = loadu(top + i * LANES);
+  for (int64_t j = 0; j < nk; j++)
+    for (int i = 0; i < N; i++) m[i] = vmax(loadu(&s[j][i * LANES]), m[i]);
+  for (int64_t j = 0; j < nk; j++)
+    for (int i = 0; i < N; i++) {
+      vec p = vexp_low(loadu(&s[j][i * LANES]) - m[i]);
+      storeu(&s[j][i * LANES], p);
+      t[i] += p;
     }
-    vec f = vexp(old - m);
-    storeu(top + i, m);
-    storeu(fade + i, f);
-    storeu(total + i, loadu(total + i) * f + t);
+  for (int i = 0; i < N; i++) {
+    vec f = vexp_low(loadu(top + i * LANES) - m[i]);
+    storeu(top + i * LANES, m[i]);
+    storeu(fade + i * LANES, f);
+    storeu(total + i * LANES, loadu(total + i * LANES) * f + t[i]);
   }
 }
 

@@ -7,7 +7,7 @@ static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const f
   for (int i = 0; i < QT; i += LANES) {
     vec l = loadu(lse + i), dl = loadu(delta + i);
     for (int64_t j = 0; j < nk; j++) {
-      vec p = vexp(loadu(&s[j][i]) - l);
+      vec p = vexp_low(loadu(&s[j][i]) - l);
       storeu(&s[j][i], p);
       storeu(&ds[j][i], p * (loadu(&ds[j][i]) - dl) * scale);
     }

@@ -12,7 +12,7 @@ static inline float row_max(const float *x, int64_t n) {
 /* Sum of e^(x - shift). */
 static inline float row_exp_sum(const float *x, int64_t n, float shift) {
   vec s = {0};
-  for (int64_t c = 0; c < n; c += LANES) s += vexp(load_or(x + c, n - c, -INFINITY) - shift);
+  for (int64_t c = 0; c < n; c += LANES) s += vexp_low(load_or(x + c, n - c, -INFINITY) - shift);
   return sum(s);
 }
 
@@ -48,7 +48,7 @@ static void cross_entropy_b_chunk(void *arg, int i) {
     const float *x = logits + r * vocab;
     float *dx = dlogits + r * vocab;
     for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
-      store_ahead(dx + c, vexp(load_ahead(x + c, n) - lse[r]) * scale, n);
+      store_ahead(dx + c, vexp_low(load_ahead(x + c, n) - lse[r]) * scale, n);
     int64_t target = targets[r] - call->attrs->first;
     if (target >= 0 && target < vocab) dx[target] -= scale;
   }
@@ -87,7 +87,7 @@ static void softmax_part_chunk(void *arg, int i) {
     float total = row_exp_sum(x, vocab, m), by = masked ? 0 : 1.0f / total;
     if (own) own[r] = masked ? m : m + logf(total);
     for (int64_t c = 0; c < vocab && soft; c += LANES)
-      store(soft + r * vocab + c, vexp(load(x + c, vocab - c) - m) * by, vocab - c);
+      store(soft + r * vocab + c, vexp_low(load(x + c, vocab - c) - m) * by, vocab - c);
   }
 }
 

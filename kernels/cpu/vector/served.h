@@ -134,11 +134,11 @@ INLINE void weigh(served_query *x, int n, vec *s) {
 #pragma GCC unroll 4
   for (int half = LANES / 2; half; half /= 2) m = vmax(m, __builtin_shuffle(m, lanes() ^ half));
   float top = m[0];
-  vec fade = vexp(set(x->top - top));
+  vec fade = vexp_low(set(x->top - top));
   x->total = x->total * fade;
 #pragma GCC unroll 16
   for (int v = 0; v < PAGE_VECTORS; v++) {
-    s[v * n] = vexp(s[v * n] - top);
+    s[v * n] = vexp_low(s[v * n] - top);
     x->total += s[v * n];
     storeu(x->p + v * LANES, s[v * n]);
   }

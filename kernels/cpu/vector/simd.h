@@ -102,8 +102,17 @@ static inline vec pick(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
+/* b where one of them is NaN. */
 static inline vec vmax(vec a, vec b) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+  return (vec)_mm_max_ps((__m128)a, (__m128)b);
+#else
   return pick(a > b, a, b);
+#endif
 }
 
 static inline vec vsqrt(vec x) {
@@ -178,9 +187,9 @@ static inline double dsum(const dvec *v) {
 }
 
 /* e^x = 2^n e^r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 p(r), p fitted at
- * Chebyshev nodes (relative error 1.1e-8 before rounding). Within 2 ulp; zero
- * below -86.6, infinite above 88.7, NaN stays NaN. */
-static inline vec vexp(vec x) {
+ * Chebyshev nodes (relative error 1.1e-8 before rounding). Gives e^r, and n in the low bits; with
+ * both, e^x is within 2 ulp. NaN stays NaN. */
+static inline vec exp_fraction(vec x, uvec *n_bits) {
   const float round = 0x1.8p23f; /* x + round rounds x to an integer, in the low bits */
   vec t = x * 0x1.715476p+0f + round;
   vec n = t - round;
@@ -190,11 +199,23 @@ static inline vec vexp(vec x) {
   p = p * r + 0x1.5554e4p-5f;
   p = p * r + 0x1.5554d8p-3f;
   p = p * r + 0.5f;
-  vec e = p * (r * r) + r + 1.0f;
-  uvec bits = ((uvec)t << 23) + ((127u - 1) << 23); /* 2^(n-1): n may be 128 */
-  vec y = e * (vec)bits * 2.0f;
-  y = pick(x < -86.6f, (vec){0}, y);
+  *n_bits = (uvec)t;
+  return p * (r * r) + r + 1.0f;
+}
+
+/* e^x; zero below -86.6, infinite above 88.7. */
+static inline vec vexp(vec x) {
+  uvec n;
+  vec e = exp_fraction(x, &n), half = (vec)((n << 23) + ((127u - 1) << 23)); /* 2^(n-1): n may be 128 */
+  vec y = pick(x < -86.6f, (vec){0}, e * half * 2.0f);
   return pick(x > 88.72f, set(__builtin_inff()), y);
+}
+
+/* The same for what is at most 88, in fewer steps: of a softmax, say, where x is not above 0. */
+static inline vec vexp_low(vec x) {
+  uvec n;
+  vec e = exp_fraction(x, &n);
+  return pick(x < -86.6f, (vec){0}, e * (vec)((n << 23) + (127u << 23)));
 }
 
 static inline vec vabs(vec x) {

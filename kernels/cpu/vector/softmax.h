@@ -6,7 +6,7 @@ static void softmax_row(const sli_softmax *s, const float *x, float *y) {
   float by = 1.0f / total, lse = m + logf(total);
   for (int64_t c = 0; c < n; c += LANES) {
     vec v = load(x + c, n - c);
-    store(y + c, s->is_log ? v - lse : vexp(v - m) * by, n - c);
+    store(y + c, s->is_log ? v - lse : vexp_low(v - m) * by, n - c);
   }
 }
 
@@ -15,11 +15,11 @@ static void softmax_columns(const sli_softmax *s, const float *x, float *y, int6
   int64_t left = s->inner - c;
   vec m = set(-INFINITY), total = {0};
   for (int64_t k = 0; k < s->n; k++) m = vmax(load(x + k * s->inner + c, left), m);
-  for (int64_t k = 0; k < s->n; k++) total += vexp(load(x + k * s->inner + c, left) - m);
+  for (int64_t k = 0; k < s->n; k++) total += vexp_low(load(x + k * s->inner + c, left) - m);
   vec by = 1.0f / total, lse = m + vlog(total);
   for (int64_t k = 0; k < s->n; k++) {
     vec v = load(x + k * s->inner + c, left);
-    store(y + k * s->inner + c, s->is_log ? v - lse : vexp(v - m) * by, left);
+    store(y + k * s->inner + c, s->is_log ? v - lse : vexp_low(v - m) * by, left);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/cpu/vector/simd.h"
 
 #include "kernels/cpu/vector/round.h"
+#include "kernels/cpu/vector/turn.h"
 #include "kernels/cpu/vector/tiles.h"
 #include "kernels/cpu/vector/attention_product.h"
 #include "kernels/cpu/vector/attention.h"

@@ -73,7 +73,7 @@ static void weighted_cross_entropy_b_chunk(void *arg, int i) {
     float own = sli_weight_own(&w, targets[r]) * scale, each = w.each * scale;
     float whole = sli_weight_all(&w, targets[r], all) * scale;
     for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
-      store(dx + c, vexp(load(x + c, n) - lse[r]) * whole -
+      store(dx + c, vexp_low(load(x + c, n) - lse[r]) * whole -
                         each * (weights ? load(weights + c, n) : set(1)), n);
     int64_t target = targets[r] - first;
     if (target >= 0 && target < vocab) dx[target] -= own;

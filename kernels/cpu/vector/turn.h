@@ -1,0 +1,18 @@
+/* Matrices turned, in f32. */
+
+/* Squares of LANES by LANES, along the rows that come out of LANES that go in; the next LANES are asked for meanwhile. */
+static void turn_chunk(void *arg, int i) {
+  const sli_turn *t = arg;
+  (void)i;
+  for (int64_t k = 0; k < t->k; k += LANES)
+    for (int64_t n = 0; n < t->n; n += LANES) {
+      const float *from = t->from + k * t->row + n;
+      vec v[LANES];
+      for (int l = 0; l < LANES; l++) {
+        if (k + LANES + l < t->k) __builtin_prefetch(from + (LANES + l) * t->row);
+        v[l] = load(from + l * t->row, k + l < t->k ? t->n - n : 0);
+      }
+      transpose(v);
+      for (int l = 0; l < LANES && n + l < t->n; l++) store(t->to + (n + l) * t->to_row + k, v[l], t->k - k);
+    }
+}
