@@ -94,8 +94,7 @@ static sli_attention packed_view(const sl_call *call, const sl_type *o, const vo
 static void forward(const sl_call *call, sli_attention *a) {
   a->out = call->out[0];
   a->lse = call->out[1];
-  int64_t tiles = (a->queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
-  sl_team_for(call->team, (int)(a->batch * a->heads * tiles), sli_cpu()->attention, a);
+  sl_team_for(call->team, sli_attention_chunks(a), sli_cpu()->attention, a);
 }
 
 /* o, lse and do are inputs i and behind. */

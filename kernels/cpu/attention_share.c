@@ -182,8 +182,7 @@ static void forward(const sl_call *call, int64_t keys, const void *record, const
     float *lse = call->out[1], *out = call->out[0];
     a.out = out ? out + runs[i].row * a.o_row : NULL;
     a.lse = lse ? lse + runs[i].row : NULL;
-    int64_t tiles = (a.queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
-    sl_team_for(call->team, (int)(a.batch * a.heads * tiles), sli_cpu()->attention, &a);
+    sl_team_for(call->team, sli_attention_chunks(&a), sli_cpu()->attention, &a);
   }
 }
 

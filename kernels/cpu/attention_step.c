@@ -164,8 +164,7 @@ static void step_cpu(const sl_call *call) {
     a.resumes = !s->of[i].fresh;
     a.out = (float *)call->out[0] + s->of[i].query * a.o_row;
     a.lse = lse + s->of[i].query;
-    int64_t tiles = (a.queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
-    sl_team_for(call->team, (int)(a.batch * a.heads * tiles), sli_cpu()->attention, &a);
+    sl_team_for(call->team, sli_attention_chunks(&a), sli_cpu()->attention, &a);
   }
 }
 

@@ -304,8 +304,7 @@ static void sweep_cpu(const sl_call *call) {
     w.a.out = (float *)call->out[0] + runs[i].row * w.a.o_row;
     w.a.lse = call->out[1] ? (float *)call->out[1] + runs[i].row : NULL;
     w.seen = (float *)call->out[3] + runs[i].row;
-    int64_t tiles = (w.a.queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
-    sl_team_for(call->team, (int)(w.a.batch * w.a.heads * tiles), sli_cpu()->attention_sweep, &w);
+    sl_team_for(call->team, (int)(w.a.batch * w.a.heads * sli_query_tiles(&w.a)), sli_cpu()->attention_sweep, &w);
   }
   if (!w.ends) keep_tail(&w, tail);
 }

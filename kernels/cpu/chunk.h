@@ -191,7 +191,22 @@ typedef struct sli_sweep {
   int64_t tail_batch;
 } sli_sweep;
 
-enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
+enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64, SLI_ATTENTION_CHUNKS = 64 };
+
+static inline int64_t sli_query_tiles(const sli_attention *a) {
+  return (a->queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
+}
+/* A chunk is some tiles of one head's queries: all of them where there are many heads. */
+static inline int64_t sli_chunk_tiles(const sli_attention *a) {
+  int64_t tiles = sli_query_tiles(a), parts = SLI_ATTENTION_CHUNKS / (a->batch * a->heads);
+  return parts > 1 ? (tiles + parts - 1) / parts : tiles;
+}
+static inline int sli_chunks_of_head(const sli_attention *a) {
+  return sli_chunk_count(sli_query_tiles(a), sli_chunk_tiles(a));
+}
+static inline int sli_attention_chunks(const sli_attention *a) {
+  return (int)(a->batch * a->heads) * sli_chunks_of_head(a);
+}
 
 /* ---- arrays that broadcast ----------------------------------------------------- */
 

@@ -33,11 +33,11 @@ static void turn_queries(bool bf16, float (*to)[QT], const float *from, int64_t 
 
 /* One tile of scores: keys k0.. against the tile's queries. */
 static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
-                   float (*qt)[QT]) {
+                   float (*qt)[QT], ahead *next) {
   _Alignas(64) float words[KT * SLI_MAX_HEAD_DIM / 2];
   if (bf16) words_along(words, k, k_row, nk, dim);
-  if (bf16) product(true, false, nk, QT, words_for(dim), words, words_row(dim), 1, qt[0], QT, s[0], QT);
-  else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT);
+  if (bf16) product(true, false, nk, QT, words_for(dim), words, words_row(dim), 1, qt[0], QT, s[0], QT, next);
+  else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT, next);
 }
 
 /* A tile of queries: of which sequence, where its first stands, and which keys it sees: those from
@@ -174,6 +174,7 @@ static void resume(const sli_attention *a, const float *out, const float *lse, i
 typedef struct tile_state {
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
   _Alignas(64) float top[QT], total[QT], fade[QT];
+  ahead next;
 } tile_state;
 
 static void begin_tile(tile_state *x, int64_t dim) {
@@ -185,19 +186,19 @@ static void begin_tile(tile_state *x, int64_t dim) {
 static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, const float *v, int64_t row) {
   _Alignas(64) float words[KT / 2 * SLI_MAX_HEAD_DIM];
   if (!a->bf16) {
-    product(false, true, a->dim, QT, nk, v, 1, row, x->s[0], QT, x->acc[0], QT);
+    product(false, true, a->dim, QT, nk, v, 1, row, x->s[0], QT, x->acc[0], QT, &x->next);
     return;
   }
   int64_t down = down_row(a->dim);
   words_down(words, down, v, row, nk, a->dim);
   words_here(x->s, nk);
-  product(true, true, a->dim, QT, words_for(nk), words, 1, down, x->s[0], QT, x->acc[0], QT);
+  product(true, true, a->dim, QT, words_for(nk), words, 1, down, x->s[0], QT, x->acc[0], QT, &x->next);
 }
 
 /* Keys k0 and behind. */
 static void attend(tile_state *x, const sli_attention *a, const tile_sight *t, int64_t k0, int64_t nk,
                    const float *k, const float *v, int64_t row) {
-  scores(a->bf16, x->s, nk, k, row, a->dim, x->qt);
+  scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
   hide(x->s, nk, k0, t, &a->sight);
   soften(x->s, nk, x->top, x->total, x->fade);
   if (k0 > t->begin || a->resumes) scale_columns(x->acc, a->dim, x->fade);
@@ -215,28 +216,39 @@ static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h
                 x->total);
 }
 
-/* Chunk i: batch, head, tile of queries. */
-static void attention_chunk(void *arg, int i) {
-  const sli_attention *a = arg;
-  int64_t tiles = (a->queries + QT - 1) / QT, dim = a->dim;
-  int64_t tile = i % tiles, h = i / tiles % a->heads, b = i / tiles / a->heads;
-  int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
+/* A tile of queries; another of the head's comes behind it, or not. */
+static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0, bool more) {
+  int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   tile_sight t;
-  tile_state x;
-  if (a->bf16) begin_tiles();
-  turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
-  begin_tile(&x, dim);
+  turn_queries(a->bf16, x->qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  begin_tile(x, dim);
   if (a->resumes)
-    resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x.acc,
-           x.top, x.total);
+    resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x->acc,
+           x->top, x->total);
   see(&t, a, b, i0, nq);
+  if (!x->next.dim) follow_keys(&x->next, a, t.begin + KT, kv + (t.begin + KT) * a->kv_row, 0);
+  if (more) want_queries(&x->next, a->queries - i0 - QT);
   for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
     int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, at = kv + k0 * a->kv_row;
+    want_keys(&x->next, k0, more ? SLI_MIN(t.limit + QT, a->keys) : t.limit);
     if (t.ids && !meets(&t, k0, nk)) continue;
-    attend(&x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
+    attend(x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
-  end_tile(&x, a, b, h, i0, nq);
+  end_tile(x, a, b, h, i0, nq);
+}
+
+/* Chunk i: batch, head, some tiles of queries. */
+static void attention_chunk(void *arg, int i) {
+  const sli_attention *a = arg;
+  int chunks = sli_chunks_of_head(a);
+  sli_range tiles = sli_chunk_range(sli_query_tiles(a), sli_chunk_tiles(a), i % chunks);
+  int64_t h = i / chunks % a->heads, b = i / chunks / a->heads;
+  tile_state x;
+  x.next = (ahead){0};
+  follow_queries(&x.next, a, b, h, (tiles.begin + 1) * QT);
+  if (a->bf16) begin_tiles();
+  for (int64_t t = tiles.begin; t < tiles.end; t++) attention_tile(&x, a, b, h, t * QT, t + 1 < tiles.end);
   if (a->bf16) end_tiles();
 }
 
@@ -293,6 +305,7 @@ static void attention_sweep_chunk(void *arg, int i) {
   if (a->bf16) begin_tiles();
   turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
   begin_tile(&x, dim);
+  x.next = (ahead){0};
   if (!w->begins) resume_tile(&x, a, seen, out, nq);
   see(&t, a, b, i0, nq);
   int64_t begun = a->part.has.begin / KT * KT, end = w->ends ? t.limit : a->part.has.end / KT * KT;

@@ -18,7 +18,9 @@ static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const f
 typedef struct tile_back {
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT], dqt[SLI_MAX_HEAD_DIM][QT];
   _Alignas(64) float s[KT][QT], ds[KT][QT], lse[QT], delta[QT];
+  ahead next;
   const float *q, *dout;   /* [nq, dim] */
+  int64_t begun;           /* keys before this one have gradients */
   int64_t q_row, dout_row, nq;
   _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* in bf16, of q and dout */
 } tile_back;
@@ -57,9 +59,9 @@ static void begin_back(tile_back *x, const sli_attention *a, int64_t b, int64_t 
 /* What a tile of keys gets and gives: dk and dv of them, NULL if nobody asks. */
 static void add_gradients(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk, float *dv) {
   int64_t dim = a->dim, row = a->kv_row;
-  if (dv) product(false, true, nk, dim, x->nq, x->s[0], QT, 1, x->dout, x->dout_row, dv, row);
-  if (dk) product(false, true, nk, dim, x->nq, x->ds[0], QT, 1, x->q, x->q_row, dk, row);
-  if (a->dq) product(false, true, dim, QT, nk, k, 1, row, x->ds[0], QT, x->dqt[0], QT);
+  if (dv) product(false, true, nk, dim, x->nq, x->s[0], QT, 1, x->dout, x->dout_row, dv, row, &x->next);
+  if (dk) product(false, true, nk, dim, x->nq, x->ds[0], QT, 1, x->q, x->q_row, dk, row, &x->next);
+  if (a->dq) product(false, true, dim, QT, nk, k, 1, row, x->ds[0], QT, x->dqt[0], QT, &x->next);
 }
 
 static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk,
@@ -67,58 +69,71 @@ static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk,
   _Alignas(64) float left[KT * QT / 2], keys[KT / 2 * SLI_MAX_HEAD_DIM];
   int64_t dim = a->dim, down = down_row(dim), along = words_row(QT), words = words_for(x->nq);
   words_along(left, x->s[0], QT, nk, QT);
-  if (dv) product(true, true, nk, dim, words, left, along, 1, x->dout, x->dout_row, dv, a->kv_row);
+  if (dv) product(true, true, nk, dim, words, left, along, 1, x->dout, x->dout_row, dv, a->kv_row, &x->next);
   words_along(left, x->ds[0], QT, nk, QT);
-  if (dk) product(true, true, nk, dim, words, left, along, 1, x->q, x->q_row, dk, a->kv_row);
+  if (dk) product(true, true, nk, dim, words, left, along, 1, x->q, x->q_row, dk, a->kv_row, &x->next);
   if (!a->dq) return;
   words_down(keys, down, k, a->kv_row, nk, dim);
   words_here(x->ds, nk);
-  product(true, true, dim, QT, words_for(nk), keys, 1, down, x->ds[0], QT, x->dqt[0], QT);
+  product(true, true, dim, QT, words_for(nk), keys, 1, down, x->ds[0], QT, x->dqt[0], QT, &x->next);
+}
+
+/* Rows of keys, of this head. */
+static void zero_rows(float *head, int64_t row, int64_t begin, int64_t end, int64_t dim) {
+  for (int64_t r = begin; head && r < end; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
+}
+
+/* dk and dv of keys before `end`, which nothing has been added to. */
+static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_t end) {
+  if (end <= x->begun || a->part.adds_dkv) return;
+  zero_rows(a->dk ? a->dk + dkv : NULL, a->kv_row, x->begun, end, a->dim);
+  zero_rows(a->dv ? a->dv + dkv : NULL, a->kv_row, x->begun, end, a->dim);
+  x->begun = end;
 }
 
 /* The share of one query head's tile in dq, and in the head's dk and dv. */
-static void attention_b_tile(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
-  int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row;
+static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
+  int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row, dkv = b * a->part.dkv_batch + head;
   float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL, ones[QT];
+  bool more = i0 + QT < a->queries;
   for (int l = 0; l < QT; l++) ones[l] = 1;
-  tile_back x;
   tile_sight t;
-  begin_back(&x, a, b, h, i0);
-  memset(x.dqt, 0, (size_t)dim * sizeof *x.dqt);
-  if (dq && a->resumes) transpose_in(x.dqt, dq, a->dq_row, x.nq, dim, 1);
-  see(&t, a, b, i0, x.nq);
-  int64_t end = t.limit < a->part.has.end ? t.limit : a->part.has.end;
-  for (int64_t k0 = t.begin > a->part.has.begin ? t.begin : a->part.has.begin; k0 < end; k0 += KT) {
-    int64_t nk = end - k0 < KT ? end - k0 : KT, to = b * a->part.dkv_batch + head + k0 * row;
-    int64_t at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
-    float *dk = a->dk ? a->dk + to : NULL, *dv = a->dv ? a->dv + to : NULL;
+  begin_back(x, a, b, h, i0);
+  memset(x->dqt, 0, (size_t)dim * sizeof *x->dqt);
+  if (dq && a->resumes) transpose_in(x->dqt, dq, a->dq_row, x->nq, dim, 1);
+  see(&t, a, b, i0, x->nq);
+  int64_t end = SLI_MIN(t.limit, a->part.has.end);
+  begin_keys(x, a, dkv, end);
+  if (more) want_queries(&x->next, a->queries - i0 - QT);
+  for (int64_t k0 = SLI_MAX(t.begin, a->part.has.begin); k0 < end; k0 += KT) {
+    int64_t nk = end - k0 < KT ? end - k0 : KT, at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
+    float *dk = a->dk ? a->dk + dkv + k0 * row : NULL, *dv = a->dv ? a->dv + dkv + k0 * row : NULL;
+    want_keys(&x->next, k0, more ? SLI_MIN(t.limit + QT, a->part.has.end) : end);
     if (t.ids && !meets(&t, k0, nk)) continue;
-    scores(a->bf16, x.s, nk, a->k + at, row, dim, x.qt);
-    hide(x.s, nk, k0, &t, &a->sight);
-    scores(a->bf16, x.ds, nk, a->v + at, row, dim, x.dot);
-    score_gradients(x.s, x.ds, nk, x.lse, x.delta, a->scale);
-    if (a->bf16) add_gradients_bf16(&x, a, nk, a->k + at, dk, dv);
-    else add_gradients(&x, a, nk, a->k + at, dk, dv);
+    scores(a->bf16, x->s, nk, a->k + at, row, dim, x->qt, &x->next);
+    hide(x->s, nk, k0, &t, &a->sight);
+    scores(a->bf16, x->ds, nk, a->v + at, row, dim, x->dot, &x->next);
+    score_gradients(x->s, x->ds, nk, x->lse, x->delta, a->scale);
+    if (a->bf16) add_gradients_bf16(x, a, nk, a->k + at, dk, dv);
+    else add_gradients(x, a, nk, a->k + at, dk, dv);
   }
-  if (dq) transpose_out(dq, a->dq_row, x.dqt, x.nq, dim, ones);
-}
-
-static void zero_head(float *head, int64_t row, int64_t rows, int64_t dim) {
-  for (int64_t r = 0; head && r < rows; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
+  if (dq) transpose_out(dq, a->dq_row, x->dqt, x->nq, dim, ones);
 }
 
 /* Chunk i: batch, key head. */
 static void attention_b_chunk(void *arg, int i) {
   const sli_attention *a = arg;
-  int64_t h = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
-  if (!a->part.adds_dkv) {
-    int64_t rows = a->part.has.end - a->part.has.begin;
-    int64_t kv = b * a->part.dkv_batch + h * a->dim + a->part.has.begin * a->kv_row;
-    zero_head(a->dk ? a->dk + kv : NULL, a->kv_row, rows, a->dim);
-    zero_head(a->dv ? a->dv + kv : NULL, a->kv_row, rows, a->dim);
-  }
+  int64_t head = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
+  int64_t kv = b * a->kv_batch + head * a->dim, dkv = b * a->part.dkv_batch + head * a->dim;
+  tile_back x;
+  x.begun = a->part.has.begin;
+  x.next = (ahead){0};
+  follow_keys(&x.next, a, x.begun + QT, kv + QT * a->kv_row, dkv + (x.begun + QT) * a->kv_row);
   if (a->bf16) begin_tiles();
-  for (int64_t g = 0; g < group; g++)
-    for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(a, b, h * group + g, i0);
+  for (int64_t h = head * group; h < (head + 1) * group; h++) {
+    follow_queries(&x.next, a, b, h, QT);
+    for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(&x, a, b, h, i0);
+  }
   if (a->bf16) end_tiles();
+  begin_keys(&x, a, dkv, a->part.has.end);
 }

@@ -37,13 +37,16 @@ static inline __attribute__((always_inline)) void block(int rows, bool full, boo
 static inline __attribute__((always_inline)) void blocks(bool words, bool add, int64_t M, int64_t N,
                                                          int64_t K, const float *a, int64_t a_row,
                                                          int64_t a_col, const float *b,
-                                                         int64_t b_row, float *c, int64_t c_row) {
+                                                         int64_t b_row, float *c, int64_t c_row,
+                                                         ahead *next) {
   for (int64_t n = 0; n < N; n += BLOCK_COLUMNS) {
     bool full = N - n >= BLOCK_COLUMNS;
     int64_t m = 0;
-    for (; full && m + BLOCK_ROWS <= M; m += BLOCK_ROWS)
+    for (; full && m + BLOCK_ROWS <= M; m += BLOCK_ROWS) {
+      ask(next);
       block(BLOCK_ROWS, true, words, add, K, a + m * a_row, a_row, a_col, b + n, b_row,
             c + m * c_row + n, c_row, 0);
+    }
     for (; m < M; m++)
       if (full)
         block(1, true, words, add, K, a + m * a_row, a_row, a_col, b + n, b_row, c + m * c_row + n,
@@ -73,7 +76,7 @@ static void add_few_words(const float *a, int64_t a_row, const float *b, int64_t
 
 /* A block of C, of which there may be less. */
 static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, const float *a, int64_t a_row,
-                        const float *b, int64_t b_row, float *c, int64_t c_row) {
+                        const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
   _Alignas(64) float whole[BLOCK * BLOCK];
   bool edge = rows < BLOCK || columns < BLOCK;
   float *to = edge ? whole : c;
@@ -82,7 +85,10 @@ static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, cons
   for (int64_t r = 0; edge && add && r < BLOCK && r < rows; r++) memcpy(whole + r * BLOCK, c + r * c_row, bytes);
   if (add) load_quarters(to, to_row);
   else zero_quarters();
-  for (; K >= WORDS; K -= WORDS, a += WORDS, b += WORDS * b_row) add_words(a, a_row, b, b_row);
+  for (; K >= WORDS; K -= WORDS, a += WORDS, b += WORDS * b_row) {
+    ask(next);
+    add_words(a, a_row, b, b_row);
+  }
   if (K) add_few_words(a, a_row, b, b_row, K);
   store_quarters(to, to_row);
   for (int64_t r = 0; edge && r < BLOCK && r < rows; r++) memcpy(c + r * c_row, whole + r * BLOCK, bytes);
@@ -100,7 +106,7 @@ static void turn_words(float *to, int64_t to_row, const float *from, int64_t row
 }
 
 static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,
-                          const float *b, int64_t b_row, float *c, int64_t c_row) {
+                          const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
   _Alignas(64) float turned[SLI_MAX_HEAD_DIM * KT / 2];
   if (a_col != 1) {
     turn_words(turned, KT / 2, a, a_col, M, K);
@@ -109,24 +115,24 @@ static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float
   }
   for (int64_t n = 0; n < N; n += BLOCK)
     for (int64_t m = 0; m < M; m += BLOCK)
-      words_block(add, M - m, N - n, K, a + m * a_row, a_row, b + n, b_row, c + m * c_row + n, c_row);
+      words_block(add, M - m, N - n, K, a + m * a_row, a_row, b + n, b_row, c + m * c_row + n, c_row, next);
 }
 
 #else
 
 static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,
-                          const float *b, int64_t b_row, float *c, int64_t c_row) {
-  blocks(true, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
+                          const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
+  blocks(true, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
 }
 
 #endif
 
 /* C[M, N] = A[M, K] B[K, N], added to C if `add`; `words`: of words, by K of them (for which there are tiles, from
- * begin_tiles to end_tiles). */
+ * begin_tiles to end_tiles). Meanwhile `next` is asked for. */
 static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
-                    int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row) {
-  if (words) words_product(add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
-  else blocks(false, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row);
+                    int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
+  if (words) words_product(add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
+  else blocks(false, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
 }
 
 /* ---- words ------------------------------------------------------------------------- */
