@@ -122,10 +122,22 @@ static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
   return describe(desc, type, s->k, columns, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
-int64_t sli_onednn_row(const sli_product_shape *s) {
+/* In f32 by stretches along k, along which B must lie as one matrix and to which no bias may be added each time. */
+bool sli_onednn_turned(const sli_product_shape *s) {
+  return s->a_transposed && (s->bf16 || (!s->b_transposed && !s->bias));
+}
+
+int64_t sli_onednn_turned_row(int64_t k) {
   enum { LINE = 16 }; /* of a cache */
-  if (!s->a_transposed) return s->k;
-  return s->bf16 ? sli_turned_row(s->k) : ((s->k + LINE - 1) / LINE | 1) * LINE;
+  return ((k + LINE - 1) / LINE | 1) * LINE;
+}
+
+/* `rows` of A: as the caller has them, or as they are turned. */
+static dnnl_status_t describe_a(dnnl_memory_desc_t *desc, dnnl_data_type_t type, const sli_product_shape *s,
+                                int64_t rows) {
+  if (!s->a_transposed) return describe(desc, type, rows, s->k, false, s->k);
+  if (!sli_onednn_turned(s)) return describe(desc, type, rows, s->k, true, s->m);
+  return describe(desc, type, rows, s->k, false, s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
 }
 
 /* packed: the order of a packed B; NULL: the library may choose. */
@@ -139,7 +151,7 @@ static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_produ
   else if (s->bf16) status = dnnl_memory_desc_init_by_tag(&desc[B], 2, dims, type,
                                                             dnnl_format_tag_any);
   else status = describe_b(&desc[B], type, s, columns);
-  if (!status) status = describe(&desc[A], type, rows, s->k, false, sli_onednn_row(s));
+  if (!status) status = describe_a(&desc[A], type, s, rows);
   if (!status) status = describe(&desc[C], dnnl_f32, rows, columns, false, s->n);
   if (!status && s->bias) status = describe(&desc[BIAS], dnnl_f32, 1, columns, false, columns);
   return status;

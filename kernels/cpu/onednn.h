@@ -19,9 +19,11 @@ typedef struct sli_onednn {
 /* Any thread; before all else. */
 sl_status sli_onednn_start(void);
 
-/* Rows of A as the kernels read them, of numbers in bf16 or f32: an A that is transposed is turned beforehand. In f32
- * they are an odd number of cache lines apart, or many would share few places in the cache. */
-int64_t sli_onednn_row(const sli_product_shape *shape);
+/* Is an A that is transposed to be turned before the kernels of this shape read it? */
+bool sli_onednn_turned(const sli_product_shape *shape);
+/* From row to row, in numbers, of `k` in f32 that are turned: an odd number of cache lines, or many rows would share few
+ * places in the cache. */
+int64_t sli_onednn_turned_row(int64_t k);
 
 /* `rows` rows of a product of this shape, all of their columns or, in f32, some. `packed`: the order of a packed B;
  * NULL: the library may choose. */

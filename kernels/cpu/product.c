@@ -9,8 +9,8 @@
  * ones in f32 are cut along the columns of C instead: then no two threads read, and copy, the same of B.
  *
  * The library is slow where A is read against the grain, so a transposed one is turned: in f32 each thread turns
- * the chunk that it is about to multiply, into a buffer of its own, small enough to stay in its cache; in bf16 all is
- * turned beforehand, and what is not transposed each thread rounds in the same way.
+ * what it is about to multiply, a stretch of its chunk along k, into a buffer of its own, small enough to stay in its
+ * cache; in bf16 all is turned beforehand, and what is not transposed each thread rounds in the same way.
  * B is rounded and brought into the library's own order by sli_pack_run, beforehand as well. */
 #include "kernels/cpu/product.h"
 
@@ -27,6 +27,7 @@
 
 enum { BF16_BYTES = 2 };
 enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
+enum { STRETCH = 512 }; /* along k, of what is turned */
 enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 }; /* of what is cut along columns: rows at most, columns of a chunk at least */
 
 struct sli_product {
@@ -35,8 +36,11 @@ struct sli_product {
   bool openblas;          /* chunks are its, and there are no kernels */
   sli_pack *pack;         /* of B, by each run; NULL: it lies as the kernels read it */
   int64_t height, width;  /* rows and columns of a chunk: of one of these it has all */
-  sli_onednn whole[2]; /* chunks of full height; [1] adds */
-  sli_onednn rest[2];  /* the last chunk */
+  int64_t stretch;        /* of k: so much at a time */
+  struct {
+    sli_onednn whole[2]; /* chunks of full height; [1] adds */
+    sli_onednn rest[2];  /* the last chunk */
+  } kernels[2];          /* of whole stretches; of the last one */
 };
 
 /* ---- products --------------------------------------------------------------------- */
@@ -82,17 +86,25 @@ static size_t packed_bytes(const sli_product_shape *shape) {
   return sl_type_bytes(&packed);
 }
 
-static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed) {
-  const sli_product_shape *shape = &p->shape;
-  int64_t rows = shape->m % p->height, columns = shape->n % p->width;
+/* Those of a stretch along k, the last one or another. */
+static sl_status stretch_create(sli_product *p, bool last, const dnnl_memory_desc_t *packed) {
+  sli_product_shape shape = p->shape;
+  int64_t rows = shape.m % p->height, columns = shape.n % p->width;
+  bool adds = shape.add || p->stretch < shape.k;
   sl_status status = SL_OK;
-  for (int add = 0; !status && add <= (shape->add ? 1 : 0); add++) {
-    status = sli_onednn_create(&p->whole[add], shape, p->height, p->width, add, packed);
+  shape.k = last ? shape.k % p->stretch : p->stretch;
+  for (int add = 0; !status && add <= adds; add++) {
+    status = sli_onednn_create(&p->kernels[last].whole[add], &shape, p->height, p->width, add, packed);
     if (!status && (rows || columns))
-      status = sli_onednn_create(&p->rest[add], shape, rows ? rows : p->height, columns ? columns : p->width, add,
-                                 packed);
+      status = sli_onednn_create(&p->kernels[last].rest[add], &shape, rows ? rows : p->height,
+                                 columns ? columns : p->width, add, packed);
   }
   return status;
+}
+
+static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed) {
+  sl_status status = stretch_create(p, false, packed);
+  return !status && p->shape.k % p->stretch ? stretch_create(p, true, packed) : status;
 }
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
@@ -106,6 +118,7 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
   p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
   p->width = p->openblas ? shape->n : chunk_width(shape);
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
+  p->stretch = sli_onednn_turned(shape) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
   sl_status status = tiles || p->openblas ? SL_OK : kernels_create(p, packed);
   if (!status && packed && !tiles && !shape->b_packed) status = sli_pack_create(shape, packed_bytes(shape), &p->pack);
   if (status) sli_product_destroy(p);
@@ -116,9 +129,10 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
 void sli_product_destroy(sli_product *product) {
   if (!product) return;
   sli_pack_destroy(product->pack);
-  for (int add = 0; add < 2; add++) {
-    if (product->whole[add].primitive) dnnl_primitive_destroy(product->whole[add].primitive);
-    if (product->rest[add].primitive) dnnl_primitive_destroy(product->rest[add].primitive);
+  for (int i = 0; i < 4; i++) {
+    const sli_onednn *whole = &product->kernels[i / 2].whole[i % 2], *rest = &product->kernels[i / 2].rest[i % 2];
+    if (whole->primitive) dnnl_primitive_destroy(whole->primitive);
+    if (rest->primitive) dnnl_primitive_destroy(rest->primitive);
   }
   free(product);
 }
@@ -152,18 +166,21 @@ static const void *round_rows(const float *a, int64_t count) {
 }
 
 /* Some columns of A as rows, in the same buffer. */
-static const void *turn_rows(const sli_product_shape *s, const float *a, int64_t count) {
-  int64_t to_row = sli_onednn_row(s);
-  sli_turn t = {a, s->m, s->k, count, sli_room(SLI_ROOM_ROWS, (size_t)(count * to_row) * sizeof *a), to_row};
+static const void *turn_rows(const float *a, int64_t row, int64_t steps, int64_t count) {
+  int64_t to_row = sli_onednn_turned_row(steps);
+  sli_turn t = {a, row, steps, count, sli_room(SLI_ROOM_ROWS, (size_t)(count * to_row) * sizeof *a), to_row};
   sli_cpu()->turn(&t, 0);
   return t.to;
 }
 
-/* A from a row of C on, `rows` of them, as the library reads it. */
-static const void *operand_rows(const struct run *run, int64_t row, int64_t rows) {
+/* A from a row of C on, `rows` of them, and some steps of k, as the library reads it. */
+static const void *operand_rows(const struct run *run, int64_t row, int64_t rows, int64_t k, int64_t steps) {
   const sli_product_shape *s = &run->product->shape;
-  if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_onednn_row(s);
-  if (s->a_transposed) return turn_rows(s, (const float *)run->a + row, rows);
+  if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
+  if (s->a_transposed) {
+    const float *from = (const float *)run->a + k * s->m + row;
+    return sli_onednn_turned(s) ? turn_rows(from, s->m, steps, rows) : from;
+  }
   const float *a = (const float *)run->a + row * s->k;
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
@@ -191,10 +208,15 @@ static void run_chunk(void *arg, int i) {
     multiply_rows(run, row, rows);
     return;
   }
-  const sli_onednn *kernel = rows == p->height && columns == p->width ? p->whole : p->rest;
-  const float *b = (const float *)run->b + (s->b_transposed ? column * s->k : column); /* bf16: from the first */
-  sli_onednn_run(&kernel[run->add], operand_rows(run, row, rows), b, run->bias ? run->bias + column : NULL,
-                 run->c + row * s->n + column);
+  bool whole = rows == p->height && columns == p->width;
+  for (int64_t k = 0, steps; k < s->k; k += steps) {
+    steps = SLI_MIN(p->stretch, s->k - k);
+    bool last = steps < p->stretch;
+    const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
+    const float *b = (const float *)run->b + (s->b_transposed ? column * s->k : k * s->n + column); /* bf16: from the first */
+    sli_onednn_run(&kernel[run->add || k], operand_rows(run, row, rows, k, steps), b,
+                   run->bias ? run->bias + column : NULL, run->c + row * s->n + column);
+  }
 }
 
 /* A that is transposed, turned. */

@@ -91,11 +91,12 @@ static void check(sli_product_shape shape, struct sl_team *const *teams, int nte
 /* Less than a tile, its edges, several pieces; sums of one stretch and of more. */
 static void products_are_sums(struct sl_team *const *teams, int nteams) {
   static const int64_t sizes[][3] = {{1, 1, 1},    {7, 5, 3},     {8, 48, 16},  {13, 50, 17},  {1, 100, 600},
-                                     {9, 33, 512}, {270, 47, 20}, {40, 300, 9}, {263, 97, 530}, {515, 20, 64}, {90, 1100, 40}};
+                                     {9, 33, 512}, {270, 47, 20}, {40, 300, 9}, {263, 97, 530}, {515, 20, 64}, {90, 1100, 40},
+                                     {70, 30, 1100}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    for (int form = 0; form < 8; form++)
+    for (int form = 0; form < 12; form++)
       check((sli_product_shape){.m = sizes[i][0], .n = sizes[i][1], .k = sizes[i][2], .a_transposed = form & 1,
-                                .b_transposed = form & 2, .add = form & 4, .bias = !(form & 4)},
+                                .b_transposed = form & 2, .add = form / 4 == 1, .bias = form / 4 == 0},
             teams, nteams);
 }
 

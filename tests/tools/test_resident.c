@@ -19,7 +19,9 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-enum { MOST_WORDS = 32, TINY = 64, MIB = 1 << 20, TOLERANCE = 2 * MIB };
+/* TINY: the least context with which products of pieces are large enough for the library of products to have all of
+ * itself in memory; of fewer rows it needs 6 MiB less. */
+enum { MOST_WORDS = 32, TINY = 128, MIB = 1 << 20, TOLERANCE = 2 * MIB };
 
 extern char **environ;
 
