@@ -21,8 +21,8 @@
  * depend on which others are in its tile.
  *
  * Where products are in bf16, A and B are words of two neighbours along k, rounded where a tile's product is
- * about to read them; scores, the softmax and all sums stay f32. Forward, each tile of queries is a chunk; backward, each key
- * head is, because its dK and dV are sums over all queries. */
+ * about to read them; scores, the softmax and all sums stay f32. Forward, some tiles of a head's queries are a chunk, in turn, so
+ * that what the next one reads is known; backward, each key head is, because its dK and dV are sums over all queries. */
 
 /* A tile's queries, turned: columns of a right operand. */
 static void turn_queries(bool bf16, float (*to)[QT], const float *from, int64_t row, int64_t queries,
