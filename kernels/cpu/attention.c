@@ -94,7 +94,7 @@ static sli_attention packed_view(const sl_call *call, const sl_type *o, const vo
 static void forward(const sl_call *call, sli_attention *a) {
   a->out = call->out[0];
   a->lse = call->out[1];
-  sl_team_for(call->team, sli_attention_chunks(a), sli_cpu()->attention, a);
+  sl_team_for(call->team, sli_attention_cut(a, call->team), sli_cpu()->attention, a);
 }
 
 /* o, lse and do are inputs i and behind. */

@@ -259,7 +259,7 @@ static void forward(const sl_call *call, sli_attention *a, const float *q, int64
   a->v = a->k + a->kv_heads * a->dim;
   a->out = call->out[0];
   a->lse = call->out[1];
-  sl_team_for(call->team, sli_attention_chunks(a), sli_cpu()->attention, a);
+  sl_team_for(call->team, sli_attention_cut(a, call->team), sli_cpu()->attention, a);
 }
 
 /* The piece's ids, the call's last input, go into the record of them, its last output. */

@@ -182,7 +182,7 @@ static void forward(const sl_call *call, int64_t keys, const void *record, const
     float *lse = call->out[1], *out = call->out[0];
     a.out = out ? out + runs[i].row * a.o_row : NULL;
     a.lse = lse ? lse + runs[i].row : NULL;
-    sl_team_for(call->team, sli_attention_chunks(&a), sli_cpu()->attention, &a);
+    sl_team_for(call->team, sli_attention_cut(&a, call->team), sli_cpu()->attention, &a);
   }
 }
 

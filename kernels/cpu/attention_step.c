@@ -164,7 +164,7 @@ static void step_cpu(const sl_call *call) {
     a.resumes = !s->of[i].fresh;
     a.out = (float *)call->out[0] + s->of[i].query * a.o_row;
     a.lse = lse + s->of[i].query;
-    sl_team_for(call->team, sli_attention_chunks(&a), sli_cpu()->attention, &a);
+    sl_team_for(call->team, sli_attention_cut(&a, call->team), sli_cpu()->attention, &a);
   }
 }
 

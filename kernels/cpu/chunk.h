@@ -173,6 +173,7 @@ typedef struct sli_attention {
     sli_range has;                          /* keys that k and v have: row 0 is the first of them. dk
                                                and dv have all from 0 on */
     bool adds_dkv;                          /* to what is in dk and dv */
+    int64_t tiles;                          /* of queries, of a chunk (sli_attention_cut) */
   } part;
   bool resumes;                             /* go on from out and lse; add to dq */
   bool bf16;                                /* operands of products are rounded */
@@ -191,20 +192,20 @@ typedef struct sli_sweep {
   int64_t tail_batch;
 } sli_sweep;
 
-enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64, SLI_ATTENTION_CHUNKS = 64 };
+enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
+enum { SLI_CHUNKS_EACH = 16 }; /* of attention, for each thread, at least where there are tiles enough */
 
 static inline int64_t sli_query_tiles(const sli_attention *a) {
   return (a->queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
 }
 /* A chunk is some tiles of one head's queries: all of them where there are many heads. */
-static inline int64_t sli_chunk_tiles(const sli_attention *a) {
-  int64_t tiles = sli_query_tiles(a), parts = SLI_ATTENTION_CHUNKS / (a->batch * a->heads);
-  return parts > 1 ? (tiles + parts - 1) / parts : tiles;
-}
 static inline int sli_chunks_of_head(const sli_attention *a) {
-  return sli_chunk_count(sli_query_tiles(a), sli_chunk_tiles(a));
+  return sli_chunk_count(sli_query_tiles(a), a->part.tiles);
 }
-static inline int sli_attention_chunks(const sli_attention *a) {
+/* Cuts it into chunks for a team; returns how many. No number depends on the cut. */
+static inline int sli_attention_cut(sli_attention *a, const struct sl_team *team) {
+  int64_t tiles = sli_query_tiles(a), parts = SLI_CHUNKS_EACH * sl_team_size(team) / (a->batch * a->heads);
+  a->part.tiles = parts > 1 ? (tiles + parts - 1) / parts : tiles;
   return (int)(a->batch * a->heads) * sli_chunks_of_head(a);
 }
 

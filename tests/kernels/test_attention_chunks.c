@@ -10,7 +10,7 @@
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 
-enum { MANY = SLI_ATTENTION_CHUNKS + 3, MOST_LENGTH = 230, CASES = 6, IDS = 3 };
+enum { THREADS = 2, MANY = THREADS * SLI_CHUNKS_EACH + 3, MOST_LENGTH = 230, CASES = 6, IDS = 3 };
 
 static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
 
@@ -93,7 +93,7 @@ static void check_case(struct sl_team *team) {
 
 static void check(uint64_t seed) {
   seed_random(seed);
-  struct sl_team *team = sli_team_create(2, NULL, NULL);
+  struct sl_team *team = sli_team_create(THREADS, NULL, NULL);
   for (int c = 0; c < CASES; c++) check_case(team);
   sli_team_destroy(team);
 }

@@ -242,7 +242,7 @@ static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int
 static void attention_chunk(void *arg, int i) {
   const sli_attention *a = arg;
   int chunks = sli_chunks_of_head(a);
-  sli_range tiles = sli_chunk_range(sli_query_tiles(a), sli_chunk_tiles(a), i % chunks);
+  sli_range tiles = sli_chunk_range(sli_query_tiles(a), a->part.tiles, i % chunks);
   int64_t h = i / chunks % a->heads, b = i / chunks / a->heads;
   tile_state x;
   x.next = (ahead){0};

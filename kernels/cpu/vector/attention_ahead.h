@@ -19,6 +19,7 @@ static inline void ask(ahead *x) {
       for (int64_t d = 0; d < x->dim; d += LINE) __builtin_prefetch(x->at[i] + d);
 }
 
+/* Begins a stream, of which no rows are wanted yet. */
 static void follow(ahead *x, int stream, const float *array, int64_t from, int64_t row) {
   x->at[stream] = array ? array + from : NULL;
   x->row[stream] = row;

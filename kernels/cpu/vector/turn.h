@@ -1,6 +1,6 @@
 /* Matrices turned, in f32. */
 
-/* Squares of LANES by LANES, along the rows that come out of LANES that go in; the next LANES are asked for meanwhile. */
+/* In squares of LANES by LANES; while LANES rows are turned, the next LANES are asked for. */
 static void turn_chunk(void *arg, int i) {
   const sli_turn *t = arg;
   (void)i;
