@@ -62,8 +62,7 @@ typedef struct ucx_way {
   size_t address_bytes;
   sli_net_peer **peers; /* [npeers]: those that come this way */
   int npeers;
-  bool *has_greeted; /* [the net's npeers] */
-  int ngreeted;
+  bool *has_greeted; /* [the net's npeers]: some greet before they are connected to */
   bool stranger_logged;
 } ucx_way;
 
@@ -109,11 +108,6 @@ static sli_net_peer *find_sender(ucx_way *w, const head *h) {
   return p;
 }
 
-static void on_greeting(ucx_way *w, const sli_net_peer *p) {
-  w->ngreeted += !w->has_greeted[p->number];
-  w->has_greeted[p->number] = true;
-}
-
 static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes, void *data,
                                size_t bytes, const ucp_am_recv_param_t *param) {
   ucx_way *w = arg;
@@ -129,7 +123,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t head_bytes,
   sli_net_peer *p = find_sender(w, &h);
   if (!p || sli_net_is_deaf(p)) return UCS_OK;
   if (h.kind == GREETING) {
-    on_greeting(w, p);
+    w->has_greeted[p->number] = true;
     return UCS_OK;
   }
   if (!bytes) {
@@ -291,7 +285,9 @@ static sl_status ucx_connect(void *state, sli_net_peer *p, const char *host, con
 
 static bool ucx_ready(void *state) {
   const ucx_way *w = state;
-  return w->ngreeted == w->npeers;
+  for (int i = 0; i < w->npeers; i++)
+    if (!w->has_greeted[w->peers[i]->number]) return false;
+  return true;
 }
 
 /* ---- closing ----------------------------------------------------------------------- */

@@ -294,7 +294,7 @@ static void attend_begun(tile_state *x, const sli_sweep *w, const tile_sight *t,
 static void attention_sweep_chunk(void *arg, int i) {
   const sli_sweep *w = arg;
   const sli_attention *a = &w->a;
-  int64_t tiles = (a->queries + QT - 1) / QT, dim = a->dim;
+  int64_t tiles = sli_query_tiles(a), dim = a->dim;
   int64_t tile = i % tiles, h = i / tiles % a->heads, b = i / tiles / a->heads;
   int64_t i0 = tile * QT, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
