@@ -36,7 +36,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(linear_served) X(served_digits) X(embedding_served) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
-  X(turn) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product)
+  X(turn) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
 
 /* The functions of unary.def, counted. */
 enum {
@@ -306,6 +306,32 @@ typedef struct sli_tiles {
   const float *bias; /* to a number for each column, or, if NULL, to 0 */
   bool streams;      /* C goes past the caches */
 } sli_tiles;
+
+/* In f32 a number is the sum of SLI_PARTS of bf16 (vector/split.h). Along k a product is done in stretches; of one, a
+ * strip or a panel has up to SLI_STRETCH_NUMBERS: its squares one after another, of each all parts. */
+enum { SLI_PARTS = 3, SLI_DEPTH = 128, SLI_STRETCH_NUMBERS = SLI_PARTS * SLI_STRIP * SLI_DEPTH };
+
+static inline int64_t sli_strips(int64_t lines) { return (lines + SLI_STRIP - 1) / SLI_STRIP; }
+
+typedef struct sli_side {
+  const float *from;
+  int64_t row;    /* floats from row to row of `from` */
+  int64_t lines;  /* rows of A, or columns of B */
+  bool along_k;   /* what lies side by side in memory is of one line */
+  uint16_t *room; /* for two strips, or for the panels of two stretches; 64-byte aligned */
+} sli_side;
+
+/* Some rows of A by some columns of B. There is one chunk, 0. */
+typedef struct sli_split_product {
+  sli_side a, b;
+  int64_t k;
+  float *c;
+  int64_t c_row;
+  bool adds;         /* to what C has; otherwise */
+  const float *bias; /* to a number for each column, or, if NULL, to 0 */
+  bool streams;      /* C goes past the caches */
+  float *sums;       /* from stretch to stretch, of whole strips and panels; where there is but one it may be NULL */
+} sli_split_product;
 
 /* ---- rotary ------------------------------------------------------------------ */
 

@@ -109,13 +109,13 @@ static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
   dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
-  bool tiles = shape->bf16 && sli_has_tiles();
+  bool tiles = sli_tiles_take(shape);
   SLI_TRY(sli_onednn_start());
   if (packed && !tiles) SLI_TRY(choose_order(shape, packed));
   sli_product *p = sli_calloc(1, sizeof *p);
   p->shape = *shape;
   p->tiles = tiles;
-  p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
+  p->openblas = !tiles && !shape->bf16 && sli_cpu()->openblas && sli_openblas();
   p->width = p->openblas ? shape->n : chunk_width(shape);
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
   p->stretch = sli_onednn_turned(shape) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
@@ -147,7 +147,7 @@ static int chunk_count(const sli_product *p, int64_t rows) {
 }
 
 int sli_product_chunks(const sli_product *p) {
-  return chunk_count(p, p->shape.m);
+  return p->tiles ? sli_tiles_chunks(&p->shape) : chunk_count(p, p->shape.m);
 }
 
 struct run {
@@ -268,7 +268,8 @@ void sli_product_run_rows(const sli_product *product, struct sl_team *team, int6
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk) {
   struct run run = {product, add, a, b, bias, c};
-  run_chunk(&run, chunk);
+  if (product->tiles) sli_tiles_multiply_chunk(&product->shape, add, a, b, bias, c, chunk);
+  else run_chunk(&run, chunk);
 }
 
 /* ---- packing ---------------------------------------------------------------------- */

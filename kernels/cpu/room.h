@@ -7,7 +7,7 @@
 enum {
   SLI_ROOM_LIBRARY,              /* oneDNN's scratch */
   SLI_ROOM_ROWS,                 /* rows of A, in bf16 or turned */
-  SLI_ROOM_STRIP, SLI_ROOM_PANELS, /* of a chunk on tiles */
+  SLI_ROOM_STRIP, SLI_ROOM_PANELS, SLI_ROOM_SUMS, /* of a chunk on tiles */
   SLI_ROOM_LEFT, SLI_ROOM_RIGHT, /* operands that rows of experts put together */
   SLI_ROOMS
 };

@@ -1,12 +1,13 @@
-/* Products in bf16 on tiles.
+/* Products on tiles, in bf16 and in f32.
  *
  * C is cut into chunks by its shape alone: up to HEIGHT rows, and so many columns that their panels of B stay in the
  * second cache, while a strip of A stays in the first. Chunks follow each other down the columns, so that a thread
  * finds the panels where it left them.
  *
- * What bounds such a product is memory, so what is used once is brought once. B is rounded into panels by the chunk
- * that needs them, if all rows are in one chunk: a weight goes from memory to the processor and nowhere else. If
- * not, all of B is beforehand, or by op pack. In the same way A is rounded by the chunk, if all columns are in one.
+ * What bounds such a product is memory, so what is used once is brought once. In bf16 B is rounded into panels by the
+ * chunk that needs them, if all rows are in one chunk: a weight goes from memory to the processor and nowhere else. If
+ * not, all of B is beforehand, or by op pack. In the same way A is rounded by the chunk, if all columns are in one. In
+ * f32 each chunk splits both (vector/split.h).
  *
  * The sum of an element of C goes along k from one end to the other, whatever the chunks are. */
 #include "kernels/cpu/tiles.h"
@@ -21,11 +22,20 @@
 
 enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 384 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
 enum { LARGE_NUMBERS = 256 << 10 }; /* of C: from so many on it does not stay in a cache that a core has for itself */
-enum { DEPTH = 4096 }; /* of a stretch along k: what is longer is summed up in C */
+enum { DEPTH = 4096 }; /* of a stretch along k in bf16: what is longer is summed up in C */
 
-bool sli_has_tiles(void) {
-  const char *asked = getenv("SLUICE_CPU_BF16");
-  return sli_cpu()->tiles || (asked && !strcmp(asked, "tiles"));
+static bool is_set_to(const char *variable, const char *value) {
+  const char *is = getenv(variable);
+  return is && !strcmp(is, value);
+}
+
+bool sli_has_tiles(void) { return sli_cpu()->tiles || is_set_to("SLUICE_CPU_BF16", "tiles"); }
+
+bool sli_tiles_take(const sli_product_shape *s) {
+  if (s->bf16) return sli_has_tiles();
+  if (is_set_to("SLUICE_CPU_FP32", "tiles")) return true;
+  bool wide = s->m >= SLI_STRIP && s->n >= SLI_STRIP; /* else more would be zeros than numbers */
+  return wide && sli_cpu()->tiles && !is_set_to("SLUICE_CPU_FP32", "library");
 }
 
 static int64_t up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
@@ -38,8 +48,8 @@ typedef struct cut {
 } cut;
 
 static cut cut_of(const sli_product_shape *s, int64_t rows) {
-  int64_t panels = PANELS_NUMBERS / SLI_MIN(up(s->k, SLI_STRIP), DEPTH) / SLI_STRIP * SLI_STRIP;
-  int64_t down = pieces(s->m, HEIGHT), across = pieces(s->n, SLI_MIN(WIDTH, panels));
+  int64_t depth = SLI_MIN(up(s->k, SLI_STRIP), s->bf16 ? DEPTH : SLI_DEPTH), panels = PANELS_NUMBERS / depth / SLI_STRIP;
+  int64_t down = pieces(s->m, HEIGHT), across = pieces(s->n, SLI_MIN(WIDTH, panels * SLI_STRIP));
   if (down * across < FEWEST_CHUNKS) across = SLI_MAX(across, SLI_MIN(pieces(FEWEST_CHUNKS, down), s->n / LEAST));
   if (down * across < FEWEST_CHUNKS) down = SLI_MAX(down, SLI_MIN(pieces(FEWEST_CHUNKS, across), s->m / LEAST));
   cut c = {.height = up(pieces(s->m, down), SLI_STRIP), .width = up(pieces(s->n, across), SLI_STRIP)};
@@ -60,8 +70,12 @@ typedef struct run {
 } run;
 
 /* What is there before the chunks begin. */
-static bool strips_first(const sli_product_shape *s) { return s->a_transposed || cut_of(s, s->m).width < s->n; }
-static bool panels_first(const sli_product_shape *s) { return !s->b_packed && cut_of(s, s->m).height < s->m; }
+static bool strips_first(const sli_product_shape *s) {
+  return s->bf16 && (s->a_transposed || cut_of(s, s->m).width < s->n);
+}
+static bool panels_first(const sli_product_shape *s) {
+  return s->bf16 && !s->b_packed && cut_of(s, s->m).height < s->m;
+}
 
 static size_t ordered_bytes(int64_t rows, int64_t k) {
   return (size_t)(up(rows, SLI_STRIP) * sli_turned_row(k)) * sizeof(uint16_t);
@@ -101,6 +115,10 @@ static void round_and_multiply(const run *r, sli_tiles t, int64_t row, int64_t k
   }
 }
 
+static bool streams(const run *r) {
+  return r->shape->cold && r->shape->m * r->shape->n >= LARGE_NUMBERS && !r->add;
+}
+
 static void multiply_chunk(void *arg, int i) {
   const run *r = arg;
   const sli_product_shape *s = r->shape;
@@ -108,7 +126,7 @@ static void multiply_chunk(void *arg, int i) {
   int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
   sli_tiles t = {.rows = SLI_MIN(r->cut.height, r->rows - row), .columns = SLI_MIN(r->cut.width, s->n - column),
                  .c = r->c + row * s->n + column, .c_row = s->n, .bias = r->bias ? r->bias + column : NULL,
-                 .streams = s->cold && s->m * s->n >= LARGE_NUMBERS && !r->add && s->k <= DEPTH};
+                 .streams = streams(r) && s->k <= DEPTH};
   size_t bytes = ordered_bytes(t.columns, SLI_MIN(s->k, DEPTH));
   for (int64_t k = 0, steps; k < s->k; k += steps) {
     steps = SLI_MIN(s->k - k, DEPTH);
@@ -128,18 +146,55 @@ static void multiply_chunk(void *arg, int i) {
   }
 }
 
+/* The same in f32, where the chunk splits both operands as it goes: parts take more room than what they are made of, and
+ * less time to make than to fetch. */
+static void split_and_multiply_chunk(void *arg, int i) {
+  const run *r = arg;
+  const sli_product_shape *s = r->shape;
+  int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
+  size_t strip = SLI_STRETCH_NUMBERS * sizeof(uint16_t), panels = (size_t)sli_strips(r->cut.width) * strip;
+  size_t sums = (size_t)(r->cut.height * r->cut.width) * sizeof(float);
+  sli_split_product p = {
+      .a = {.from = r->a + (s->a_transposed ? row : row * s->k), .row = s->a_transposed ? s->m : s->k,
+            .lines = SLI_MIN(r->cut.height, r->rows - row), .along_k = !s->a_transposed,
+            .room = sli_room(SLI_ROOM_STRIP, 2 * strip)},
+      .b = {.from = r->b + (s->b_transposed ? column * s->k : column), .row = s->b_transposed ? s->k : s->n,
+            .lines = SLI_MIN(r->cut.width, s->n - column), .along_k = s->b_transposed,
+            .room = sli_room(SLI_ROOM_PANELS, 2 * panels)},
+      .k = s->k, .c = r->c + row * s->n + column, .c_row = s->n, .adds = r->add,
+      .bias = r->bias ? r->bias + column : NULL, .streams = streams(r),
+      .sums = s->k > SLI_DEPTH ? sli_room(SLI_ROOM_SUMS, sums) : NULL};
+  sli_cpu()->split_product(&p, 0);
+}
+
 static const uint16_t *order_all(struct sl_team *team, sli_chunk_fn *into, sli_turning t) {
   sl_team_for(team, sli_turn_chunks(&t), into, &t);
   return t.to;
 }
 
+static run run_of(const sli_product_shape *s, int64_t rows, bool add, const float *a, const float *b, const float *bias,
+                  float *c) {
+  return (run){.shape = s, .cut = cut_of(s, rows), .rows = rows, .add = add, .a = a, .b = b, .bias = bias, .c = c};
+}
+
 void sli_tiles_multiply(const sli_product_shape *s, struct sl_team *team, int64_t rows, bool add, const float *a,
                         const void *b, const float *bias, float *c, void *scratch) {
-  run r = {.shape = s, .cut = cut_of(s, rows), .rows = rows, .add = add, .a = a, .b = b, .bias = bias, .c = c};
+  run r = run_of(s, rows, add, a, b, bias, c);
   if (strips_first(s)) r.strips = order_all(team, sli_cpu()->turn_bf16, strips_of(&r, 0, rows, 0, s->k, scratch));
   if (s->b_packed) r.panels = b;
   else if (panels_first(s))
     r.panels = order_all(team, sli_cpu()->pack_bf16,
                          panels_of(&r, 0, s->n, 0, s->k, (char *)scratch + strips_bytes(s)));
-  sl_team_for(team, (int)(r.cut.down * r.cut.across), multiply_chunk, &r);
+  sl_team_for(team, (int)(r.cut.down * r.cut.across), s->bf16 ? multiply_chunk : split_and_multiply_chunk, &r);
+}
+
+int sli_tiles_chunks(const sli_product_shape *s) {
+  cut c = cut_of(s, s->m);
+  return (int)(c.down * c.across);
+}
+
+void sli_tiles_multiply_chunk(const sli_product_shape *s, bool add, const float *a, const float *b, const float *bias,
+                              float *c, int chunk) {
+  run r = run_of(s, s->m, add, a, b, bias, c);
+  split_and_multiply_chunk(&r, chunk);
 }

@@ -11,6 +11,7 @@
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
 
+#include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/served.h"
 #include "kernels/rest.h"

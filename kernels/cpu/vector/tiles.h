@@ -6,6 +6,15 @@
 
 enum { TILE_SIDE = 16 };
 
+/* 32 rows and columns of C: sums, or, if NULL, the bias, or, if NULL, 0, and what is added to them. */
+typedef struct tile_block {
+  const float *sums, *bias;
+  int64_t sums_row;
+  float *c;
+  int64_t c_row;
+  bool streams;
+} tile_block;
+
 #if defined(__AMX_BF16__)
 
 /* GCC's functions for tiles do not say what memory they read: whatever is written before them has to be there. */
@@ -77,15 +86,45 @@ static inline void stream_quarters(float *c, int64_t c_row) {
   }
 }
 
-/* A block of C. A row that is 0 bytes long repeats the bias. */
-static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const float *bias, float *c,
-                             int64_t c_row, bool streams) {
-  if (t->adds) load_quarters(c, c_row * (int64_t)sizeof *c);
-  else if (bias) load_quarters(bias, 0);
+/* Sums are in the tiles. A row that is 0 bytes long repeats the bias. */
+typedef struct quarters {
+  char none;
+} quarters;
+
+static inline void begin_block(quarters *q, const tile_block *b) {
+  (void)q;
+  if (b->sums) load_quarters(b->sums, b->sums_row * (int64_t)sizeof *b->sums);
+  else if (b->bias) load_quarters(b->bias, 0);
   else zero_quarters();
-  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE) add_tiles(a, 64, b, 128);
-  if (streams) stream_quarters(c, c_row);
-  else store_quarters(c, c_row * (int64_t)sizeof *c);
+}
+
+static inline void end_block(quarters *q, const tile_block *b) {
+  (void)q;
+  if (b->streams) stream_quarters(b->c, b->c_row);
+  else store_quarters(b->c, b->c_row * (int64_t)sizeof *b->c);
+}
+
+static inline void add_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
+  (void)q;
+  add_tiles(a, 64, b, 128);
+}
+
+/* The same, where the tiles of an operand may be those of the last time. */
+static inline void add_squares_again(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
+  (void)q;
+  settle();
+  if (!a_again) {
+    _tile_loadd(4, a, 64);
+    _tile_loadd(5, a + TILE_SIDE * SLI_STRIP, 64);
+  }
+  if (!b_again) {
+    _tile_loadd(6, b, 128);
+    _tile_loadd(7, b + SLI_STRIP, 128);
+  }
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
 }
 
 #else
@@ -110,40 +149,80 @@ static inline vec add_tile_row(vec sum, const uint16_t *a, const uint16_t *b) {
   return sum + (first + second);
 }
 
-static void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const float *bias, float *c,
-                      int64_t c_row, bool streams) {
-  (void)streams;
-  for (int row = 0; row < SLI_STRIP; row++, c += c_row, a += SLI_STRIP)
+typedef struct quarters {
+  float of[SLI_SQUARE];
+} quarters;
+
+static inline void begin_block(quarters *q, const tile_block *b) {
+  for (int r = 0; r < SLI_STRIP; r++)
+    for (int n = 0; n < SLI_STRIP; n += LANES)
+      storeu(q->of + r * SLI_STRIP + n, b->sums ? loadu(b->sums + r * b->sums_row + n) : b->bias ? loadu(b->bias + n) : (vec){0});
+}
+
+static inline void end_block(quarters *q, const tile_block *b) {
+  for (int r = 0; r < SLI_STRIP; r++) memcpy(b->c + r * b->c_row, q->of + r * SLI_STRIP, SLI_STRIP * sizeof *q->of);
+}
+
+static inline void add_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
+  for (int r = 0; r < SLI_STRIP; r++)
     for (int n = 0; n < SLI_STRIP; n += LANES) {
-      vec sum = t->adds ? loadu(c + n) : bias ? loadu(bias + n) : (vec){0};
-      for (int64_t square = 0; square * SLI_STRIP < t->k; square++)
-        sum = add_tile_row(sum, a + square * SLI_SQUARE, b + square * SLI_SQUARE + 2 * n);
-      storeu(c + n, sum);
+      float *sum = q->of + r * SLI_STRIP + n;
+      storeu(sum, add_tile_row(loadu(sum), a + r * SLI_STRIP, b + 2 * n));
     }
+}
+
+static inline void add_squares_again(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
+  (void)a_again, (void)b_again;
+  add_squares(q, a, b);
 }
 
 #endif
 
-/* A block at the edge of C, as part of a whole one. */
-static void add_edge(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const float *bias, float *c,
-                     int64_t rows, int64_t columns) {
-  _Alignas(64) float whole[SLI_SQUARE] = {0}, whole_bias[SLI_STRIP] = {0};
-  size_t bytes = (size_t)columns * sizeof *c;
-  if (bias) memcpy(whole_bias, bias, bytes);
-  for (int64_t r = 0; t->adds && r < rows; r++) memcpy(whole + r * SLI_STRIP, c + r * t->c_row, bytes);
-  add_block(t, a, b, bias ? whole_bias : NULL, whole, SLI_STRIP, false);
-  for (int64_t r = 0; r < rows; r++) memcpy(c + r * t->c_row, whole + r * SLI_STRIP, bytes);
+/* A block at the edge of C, as a whole one. */
+typedef struct edge {
+  _Alignas(64) float whole[SLI_SQUARE], bias[SLI_STRIP];
+  tile_block part;
+  int64_t rows;
+  size_t bytes;
+} edge;
+
+static void begin_edge(edge *e, tile_block *b, int64_t rows, int64_t columns) {
+  *e = (edge){.part = *b, .rows = rows, .bytes = (size_t)columns * sizeof *e->whole};
+  if (b->bias) memcpy(e->bias, b->bias, e->bytes);
+  for (int64_t r = 0; b->sums && r < rows; r++) memcpy(e->whole + r * SLI_STRIP, b->sums + r * b->sums_row, e->bytes);
+  *b = (tile_block){.sums = b->sums ? e->whole : NULL, .sums_row = SLI_STRIP, .bias = b->bias ? e->bias : NULL,
+                    .c = e->whole, .c_row = SLI_STRIP};
 }
 
-/* The blocks of a strip, from whose first row on C has `rows` rows. */
-static void add_strip(const sli_tiles *t, const uint16_t *a, float *c, int64_t rows) {
-  bool streams = t->streams && (uintptr_t)c % 64 == 0 && t->c_row % TILE_SIDE == 0;
+static void end_edge(const edge *e) {
+  for (int64_t r = 0; r < e->rows; r++) memcpy(e->part.c + r * e->part.c_row, e->whole + r * SLI_STRIP, e->bytes);
+}
+
+/* The block of C that strip and panel make, from a's and b's first squares on. */
+static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const tile_block *block) {
+  quarters q;
+  begin_block(&q, block);
+  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE) add_squares(&q, a, b);
+  end_block(&q, block);
+}
+
+static inline bool can_stream(const float *c, int64_t row) { return (uintptr_t)c % 64 == 0 && row % TILE_SIDE == 0; }
+
+/* The blocks of a strip, from row m of C on. */
+static void add_strip(const sli_tiles *t, const uint16_t *a, int64_t m) {
+  int64_t rows = SLI_MIN(t->rows - m, SLI_STRIP);
+  float *c = t->c + m * t->c_row;
   const uint16_t *b = t->b;
+  bool streams = t->streams && can_stream(c, t->c_row);
   for (int64_t n = 0; n < t->columns; n += SLI_STRIP, b += t->b_panel) {
-    const float *bias = t->bias ? t->bias + n : NULL;
-    int64_t columns = t->columns - n;
-    if (rows >= SLI_STRIP && columns >= SLI_STRIP) add_block(t, a, b, bias, c + n, t->c_row, streams);
-    else add_edge(t, a, b, bias, c + n, rows < SLI_STRIP ? rows : SLI_STRIP, columns < SLI_STRIP ? columns : SLI_STRIP);
+    int64_t columns = SLI_MIN(t->columns - n, SLI_STRIP);
+    tile_block block = {.sums = t->adds ? c + n : NULL, .sums_row = t->c_row, .bias = t->bias ? t->bias + n : NULL,
+                        .c = c + n, .c_row = t->c_row, .streams = streams};
+    edge e;
+    bool whole = rows == SLI_STRIP && columns == SLI_STRIP;
+    if (!whole) begin_edge(&e, &block, rows, columns);
+    add_block(t, a, b, &block);
+    if (!whole) end_edge(&e);
   }
 }
 
@@ -152,6 +231,6 @@ static void tile_product_chunk(void *arg, int i) {
   const sli_tiles *t = arg;
   const uint16_t *a = t->a;
   begin_tiles();
-  for (int64_t m = 0; m < t->rows; m += SLI_STRIP, a += t->a_strip) add_strip(t, a, t->c + m * t->c_row, t->rows - m);
+  for (int64_t m = 0; m < t->rows; m += SLI_STRIP, a += t->a_strip) add_strip(t, a, m);
   end_tiles();
 }

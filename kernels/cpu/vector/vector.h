@@ -9,6 +9,7 @@
 #include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/turn.h"
 #include "kernels/cpu/vector/tiles.h"
+#include "kernels/cpu/vector/split.h"
 #include "kernels/cpu/vector/attention_ahead.h"
 #include "kernels/cpu/vector/attention_product.h"
 #include "kernels/cpu/vector/attention.h"
