@@ -1,5 +1,6 @@
 /* Products of matrices in f32 are the sums of their definition, whichever way round their operands lie, and
- * have the same bits for teams of any size, chunk by chunk, and on threads that multiply at once; on every CPU level.
+ * have the same bits for teams of any size, chunk by chunk, and on threads that multiply at once; on every CPU level, by
+ * the library that it has for them and on tiles, which any level can pretend to have.
  *
  * labels: computes */
 #include <math.h>
@@ -102,11 +103,12 @@ static void products_are_sums(struct sl_team *const *teams, int nteams) {
 
 /* ---- threads at once ---------------------------------------------------------------------------- */
 
-enum { THREADS = 4, TIMES = 2000 };
+enum { THREADS = 4 };
 
 typedef struct worker {
   const sli_product *product;
   const operands *o;
+  int times;
   pthread_t thread;
 } worker;
 
@@ -115,7 +117,7 @@ static void *multiply(void *arg) {
   const operands *o = w->o;
   size_t bytes = (size_t)(o->shape.m * o->shape.n) * sizeof(float);
   float *c = malloc(bytes);
-  for (int i = 0; i < TIMES; i++) {
+  for (int i = 0; i < w->times; i++) {
     memset(c, 0xff, bytes);
     sli_product_run(w->product, NULL, false, o->a, o->b, NULL, c, NULL);
     CHECK(!memcmp(c, o->want, bytes), "%lld x %lld x %lld gives other numbers while other threads multiply",
@@ -125,7 +127,7 @@ static void *multiply(void *arg) {
   return NULL;
 }
 
-static void threads_do_not_disturb_each_other(void) {
+static void threads_do_not_disturb_each_other(int times) {
   worker w[THREADS];
   operands o[THREADS];
   for (int t = 0; t < THREADS; t++) {
@@ -133,7 +135,7 @@ static void threads_do_not_disturb_each_other(void) {
     o[t] = operands_of((sli_product_shape){.m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2});
     CHECK(!sli_product_create(&o[t].shape, &product), "%s", sl_detail());
     sli_product_run(product, NULL, false, o[t].a, o[t].b, NULL, o[t].want, NULL);
-    w[t] = (worker){.product = product, .o = &o[t]};
+    w[t] = (worker){.product = product, .o = &o[t], .times = times};
   }
   for (int t = 0; t < THREADS; t++) CHECK(!pthread_create(&w[t].thread, NULL, multiply, &w[t]), "a thread");
   for (int t = 0; t < THREADS; t++) {
@@ -145,9 +147,12 @@ static void threads_do_not_disturb_each_other(void) {
 
 static void check_all(uint64_t seed) {
   struct sl_team *teams[] = {sli_team_create(2, NULL, NULL), sli_team_create(3, NULL, NULL)};
-  srand((unsigned)seed);
-  products_are_sums(teams, 2);
-  threads_do_not_disturb_each_other();
+  for (int tiles = 0; tiles < 2; tiles++) {
+    setenv("SLUICE_CPU_FP32", tiles ? "tiles" : "library", 1);
+    srand((unsigned)seed);
+    products_are_sums(teams, 2);
+    threads_do_not_disturb_each_other(tiles ? 100 : 2000); /* it is the library that has to prove it */
+  }
   for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);
 }
 
