@@ -1,5 +1,5 @@
-/* Matrix products by oneDNN's matmul primitive; by OpenBLAS where that is faster and installed, in f32 with AVX2 and
- * no more; by tiles.c where the processor has tiles, in bf16. What follows is of the first.
+/* Matrix products by tiles.c where the processor has tiles, but for short or narrow ones in f32; else by oneDNN's matmul
+ * primitive, or by OpenBLAS where that is faster and installed, in f32 with AVX2 and no more. What follows is of oneDNN.
  *
  * A product is cut along the rows of C into chunks of equal height (and a last
  * one of the rest), each one call of the library on one thread. The height

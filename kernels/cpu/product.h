@@ -12,13 +12,14 @@
  * other way round. Row-major and dense.
  *
  * A product is in f32, or its operands are rounded to bf16 and its sums f32. Then B comes as f32 or
- * from sli_pack_run, with the same results. */
+ * from sli_pack_run, with the same results. In f32 it is as near to the exact sum as f32 gets, but not everywhere the same:
+ * libraries add up in their own order, and on tiles (tiles.h) numbers of bf16 that add up to those given are multiplied. */
 typedef struct sli_product_shape {
   int64_t m, n, k;
   bool a_transposed, b_transposed;
   bool bias; /* a vector [n] is added to every row of C */
   bool add;  /* may be asked to add to C instead of overwriting it */
-  bool cold; /* no cache has the place of C: much of it is written past them, in bf16 on tiles */
+  bool cold; /* no cache has the place of C: much of it is written past them, on tiles */
   bool bf16;
   bool b_packed; /* bf16: B comes from sli_pack_run */
 } sli_product_shape;

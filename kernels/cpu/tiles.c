@@ -20,7 +20,7 @@
 #include "kernels/cpu/room.h"
 #include "kernels/kernels.h"
 
-enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 384 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
+enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 640 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
 enum { LARGE_NUMBERS = 256 << 10 }; /* of C: from so many on it does not stay in a cache that a core has for itself */
 enum { DEPTH = 4096 }; /* of a stretch along k in bf16: what is longer is summed up in C */
 
