@@ -97,8 +97,11 @@ static void check_speed(sli_tokenizer *t, const char *name) {
   sli_token_row row = {0};
   double begin = seconds();
   CHECK(!sli_tokenizer_encode(t, all, MEGABYTE, false, &row), "%s", sl_detail());
-  printf("%s: %zu tokens of a megabyte in %.3f s\n", name, row.count, seconds() - begin);
-  CHECK(seconds() - begin < 1, "%s: a megabyte takes %g s", name, seconds() - begin);
+  double took = seconds() - begin;
+  printf("%s: %zu tokens of a megabyte in %.3f s\n", name, row.count, took);
+#if !defined(__SANITIZE_THREAD__) /* which watches every access to memory */
+  CHECK(took < 1, "%s: a megabyte takes %g s", name, took);
+#endif
   free(row.items);
   free(all), free(line), free(path);
 }

@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void blocks(bool words, bool add, i
 enum { WORDS = 16, BLOCK = 32 };
 
 static inline void add_words(const float *a, int64_t a_row, const float *b, int64_t b_row) {
-  add_tiles(a, a_row * (int64_t)sizeof *a, b, b_row * (int64_t)sizeof *b);
+  add_tiles(a, a_row * (int64_t)sizeof *a, false, b, b_row * (int64_t)sizeof *b, false);
 }
 
 /* Fewer words than a tile has, with zeros behind them. */

@@ -172,8 +172,8 @@ static const struct {
 
 static inline void add_part_product(quarters *q, int p, const uint16_t *a, const uint16_t *b) {
   int left = part_products[p].a, right = part_products[p].b;
-  add_squares_again(q, a + left * SLI_SQUARE, p && left == part_products[p - 1].a, b + right * SLI_SQUARE,
-                    p && right == part_products[p - 1].b);
+  add_squares(q, a + left * SLI_SQUARE, p && left == part_products[p - 1].a, b + right * SLI_SQUARE,
+              p && right == part_products[p - 1].b);
 }
 
 /* Splits the next piece, a share of it after each of the products of two squares (none if `q` is NULL). Inlined with

@@ -63,15 +63,18 @@ static inline void zero_quarters(void) {
   _tile_zero(3);
 }
 
-/* Adds two tiles of A, one below the other, by two of B, side by side; from row to row so many bytes. */
-static inline void add_tiles(const void *a, int64_t a_row, const void *b, int64_t b_row) {
+/* Adds two tiles of A, one below the other, by two of B, side by side; from row to row so many bytes. Those of an operand
+ * may be there still from the last time. */
+static inline void add_tiles(const void *a, int64_t a_row, bool a_again, const void *b, int64_t b_row, bool b_again) {
   settle();
-  _tile_loadd(4, a, a_row);
-  _tile_loadd(6, b, b_row);
-  _tile_loadd(7, (const char *)b + 64, b_row);
+  if (!a_again) _tile_loadd(4, a, a_row);
+  if (!b_again) {
+    _tile_loadd(6, b, b_row);
+    _tile_loadd(7, (const char *)b + 64, b_row);
+  }
   _tile_dpbf16ps(0, 4, 6);
   _tile_dpbf16ps(1, 4, 7);
-  _tile_loadd(5, (const char *)a + TILE_SIDE * a_row, a_row);
+  if (!a_again) _tile_loadd(5, (const char *)a + TILE_SIDE * a_row, a_row);
   _tile_dpbf16ps(2, 5, 6);
   _tile_dpbf16ps(3, 5, 7);
 }
@@ -104,27 +107,9 @@ static inline void end_block(quarters *q, const tile_block *b) {
   else store_quarters(b->c, b->c_row * (int64_t)sizeof *b->c);
 }
 
-static inline void add_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
+static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
   (void)q;
-  add_tiles(a, 64, b, 128);
-}
-
-/* The same, where the tiles of an operand may be those of the last time. */
-static inline void add_squares_again(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
-  (void)q;
-  settle();
-  if (!a_again) {
-    _tile_loadd(4, a, 64);
-    _tile_loadd(5, a + TILE_SIDE * SLI_STRIP, 64);
-  }
-  if (!b_again) {
-    _tile_loadd(6, b, 128);
-    _tile_loadd(7, b + SLI_STRIP, 128);
-  }
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
+  add_tiles(a, 64, a_again, b, 128, b_again);
 }
 
 #else
@@ -163,17 +148,13 @@ static inline void end_block(quarters *q, const tile_block *b) {
   for (int r = 0; r < SLI_STRIP; r++) memcpy(b->c + r * b->c_row, q->of + r * SLI_STRIP, SLI_STRIP * sizeof *q->of);
 }
 
-static inline void add_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
+static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
+  (void)a_again, (void)b_again;
   for (int r = 0; r < SLI_STRIP; r++)
     for (int n = 0; n < SLI_STRIP; n += LANES) {
       float *sum = q->of + r * SLI_STRIP + n;
       storeu(sum, add_tile_row(loadu(sum), a + r * SLI_STRIP, b + 2 * n));
     }
-}
-
-static inline void add_squares_again(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
-  (void)a_again, (void)b_again;
-  add_squares(q, a, b);
 }
 
 #endif
@@ -202,7 +183,7 @@ static void end_edge(const edge *e) {
 static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const tile_block *block) {
   quarters q;
   begin_block(&q, block);
-  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE) add_squares(&q, a, b);
+  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE) add_squares(&q, a, false, b, false);
   end_block(&q, block);
 }
 
