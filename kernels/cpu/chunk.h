@@ -311,7 +311,7 @@ typedef struct sli_tiles {
  * strip or a panel has up to SLI_STRETCH_NUMBERS: its squares one after another, of each all parts. */
 enum { SLI_PARTS = 3, SLI_DEPTH = 128, SLI_STRETCH_NUMBERS = SLI_PARTS * SLI_STRIP * SLI_DEPTH };
 
-static inline int64_t sli_strips(int64_t lines) { return (lines + SLI_STRIP - 1) / SLI_STRIP; }
+static inline int64_t sli_strips(int64_t lines) { return sli_chunk_count(lines, SLI_STRIP); }
 
 typedef struct sli_side {
   const float *from;

@@ -107,20 +107,24 @@ static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed
   return !status && p->shape.k % p->stretch ? stretch_create(p, true, packed) : status;
 }
 
-sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
+static sl_status library_create(sli_product *p) {
+  const sli_product_shape *shape = &p->shape;
   dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
-  bool tiles = sli_tiles_take(shape);
   SLI_TRY(sli_onednn_start());
-  if (packed && !tiles) SLI_TRY(choose_order(shape, packed));
-  sli_product *p = sli_calloc(1, sizeof *p);
-  p->shape = *shape;
-  p->tiles = tiles;
-  p->openblas = !tiles && !shape->bf16 && sli_cpu()->openblas && sli_openblas();
+  if (packed) SLI_TRY(choose_order(shape, packed));
+  p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
   p->width = p->openblas ? shape->n : chunk_width(shape);
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
   p->stretch = sli_onednn_turned(shape) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
-  sl_status status = tiles || p->openblas ? SL_OK : kernels_create(p, packed);
-  if (!status && packed && !tiles && !shape->b_packed) status = sli_pack_create(shape, packed_bytes(shape), &p->pack);
+  if (!p->openblas) SLI_TRY(kernels_create(p, packed));
+  return packed && !shape->b_packed ? sli_pack_create(shape, packed_bytes(shape), &p->pack) : SL_OK;
+}
+
+sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
+  sli_product *p = sli_calloc(1, sizeof *p);
+  p->shape = *shape;
+  p->tiles = sli_tiles_take(shape);
+  sl_status status = p->tiles ? SL_OK : library_create(p);
   if (status) sli_product_destroy(p);
   else *product = p;
   return status;

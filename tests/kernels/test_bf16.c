@@ -8,9 +8,6 @@
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 
-static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
-                                               &sli_cpu_level4};
-
 /* ---- rounding ------------------------------------------------------------------ */
 
 static float from_bits(uint32_t bits) {

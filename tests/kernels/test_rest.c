@@ -10,10 +10,9 @@
 #include "kernels/kernels.h"
 #include "kernels/rest.h"
 #include "tests/support/dice.h"
+#include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
-
-static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3, &sli_cpu_level4};
 
 enum { MOST_ROWS = 67, MOST_N = 37, MOST_K = 1056 };
 

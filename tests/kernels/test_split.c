@@ -7,10 +7,8 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
-
-static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
-                                               &sli_cpu_level4};
 
 /* C [m, n] = A [m, k] B [k, n], of which each may be stored the other way round; rows of C are further apart than they
  * are long. */

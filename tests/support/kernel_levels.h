@@ -8,7 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kernels/cpu/chunk.h"
 #include "tests/support/test.h"
+
+/* The chunk functions of each; a processor has those up to sli_cpu_level(). */
+static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
+                                               &sli_cpu_level4};
 
 static inline void on_every_level(void (*check)(uint64_t seed), uint64_t seed) {
   for (int level = 0; level <= 4; level++) {

@@ -97,12 +97,7 @@ static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, cons
 /* to[m][k] = from[k][m]; of both up to multiples of WORDS. */
 static void turn_words(float *to, int64_t to_row, const float *from, int64_t row, int64_t M, int64_t K) {
   for (int64_t k = 0; k < K; k += WORDS)
-    for (int64_t m = 0; m < M; m += WORDS) {
-      vec v[WORDS];
-      for (int64_t l = 0; l < WORDS; l++) v[l] = loadu(from + (k + l) * row + m);
-      transpose(v);
-      for (int64_t l = 0; l < WORDS; l++) storeu(to + (m + l) * to_row + k, v[l]);
-    }
+    for (int64_t m = 0; m < M; m += WORDS) turn_square(from + k * row + m, row, to + m * to_row + k, to_row);
 }
 
 static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,

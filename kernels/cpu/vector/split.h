@@ -49,12 +49,7 @@ static inline void split_rows(const piece *p, int first, int end, int pitch) {
 /* Of a piece that lies the other way round, the words' first numbers or their second. */
 static inline void turn_half(const float *from, int64_t row, float *to) {
   for (int r = 0; r < HALF; r += LANES)
-    for (int w = 0; w < HALF; w += LANES) {
-      vec v[LANES];
-      for (int l = 0; l < LANES; l++) v[l] = loadu(from + (w + l) * row + r);
-      transpose(v);
-      for (int l = 0; l < LANES; l++) storeu(to + (r + l) * HALF + w, v[l]);
-    }
+    for (int w = 0; w < HALF; w += LANES) turn_square(from + w * row + r, row, to + r * HALF + w, HALF);
 }
 
 /* ---- piece by piece ---------------------------------------------------------------- */
@@ -81,7 +76,7 @@ typedef struct splitter {
 static inline int64_t stretch_end(int64_t k, int64_t all) { return SLI_MIN(k - k % SLI_DEPTH + SLI_DEPTH, all); }
 
 static inline int64_t squares_from(int64_t k, int64_t all) {
-  return k < all ? (stretch_end(k, all) - k + SLI_STRIP - 1) / SLI_STRIP : 0;
+  return k < all ? sli_strips(stretch_end(k, all) - k) : 0;
 }
 
 /* Goes on to the next piece. Says what has ended before it. */
@@ -241,13 +236,12 @@ static inline void multiply_block(split_run *r, const uint16_t *a, const uint16_
 static void multiply_strip(split_run *r, const uint16_t *a, const uint16_t *b, int64_t rows, tile_block block) {
   for (int64_t n = 0, pieces = 2 * r->squares; n < r->p->b.lines; n += SLI_STRIP, pieces += 2 * r->squares) {
     int64_t columns = SLI_MIN(r->p->b.lines - n, SLI_STRIP);
-    bool whole = rows == SLI_STRIP && columns == SLI_STRIP;
     tile_block at = block;
     edge e;
     for (; r->b_split < pieces; r->b_split++, r->b_left--) split_alone(&r->b);
-    if (!whole) begin_edge(&e, &at, rows, columns);
+    begin_edge(&e, &at, rows, columns);
     multiply_block(r, a, b, &at);
-    if (!whole) end_edge(&e);
+    end_edge(&e);
     b += r->squares * SLI_PARTS * SLI_SQUARE;
     block.c += SLI_STRIP;
     if (block.sums) block.sums += SLI_STRIP;
@@ -267,16 +261,18 @@ static tile_block first_block(const sli_split_product *p, int64_t k, int64_t str
   return b;
 }
 
-/* From step k on; in the stretch behind it there are `next` squares of each strip and panel. */
-static void multiply_stretch(split_run *r, int64_t k, int64_t next, int stretch, int *room) {
+/* The stretch from step k on; in the one behind it there are `next` squares of each strip and panel. Strips and stretches
+ * have their rooms in turn. */
+static void multiply_stretch(split_run *r, int64_t k, int64_t next) {
   const sli_split_product *p = r->p;
   int64_t strips = sli_strips(p->a.lines), panels = sli_strips(p->b.lines), pieces = 2 * next * panels;
+  int64_t stretch = k / SLI_DEPTH;
   const uint16_t *b = p->b.room + stretch % 2 * panels * SLI_STRETCH_NUMBERS;
-  for (int64_t i = 0; i < strips; i++, *room ^= 1) {
+  for (int64_t i = 0; i < strips; i++) {
     r->a_left = 2 * (i + 1 < strips ? r->squares : next);
     r->b_left += pieces * (i + 1) / strips - pieces * i / strips;
-    multiply_strip(r, p->a.room + *room * SLI_STRETCH_NUMBERS, b, SLI_MIN(p->a.lines - i * SLI_STRIP, SLI_STRIP),
-                   first_block(p, k, i));
+    multiply_strip(r, p->a.room + (stretch * strips + i) % 2 * SLI_STRETCH_NUMBERS, b,
+                   SLI_MIN(p->a.lines - i * SLI_STRIP, SLI_STRIP), first_block(p, k, i));
     for (splitter *s; (s = next_splitter(r));) split_alone(s);
   }
   r->b_split -= 2 * r->squares * panels;
@@ -286,7 +282,6 @@ static void split_product_chunk(void *arg, int i) {
   (void)i;
   const sli_split_product *p = arg;
   split_run r;
-  int room = 0;
   begin_tiles();
   begin_splitting(&r.a, &p->a, true, p->k);
   begin_splitting(&r.b, &p->b, false, p->k);
@@ -295,10 +290,9 @@ static void split_product_chunk(void *arg, int i) {
   r.b_split = 0;
   r.b_left = 2 * r.squares * sli_strips(p->b.lines);
   for (int64_t piece = 0; piece < 2 * r.squares; piece++) split_alone(&r.a);
-  for (int64_t k = 0, end, stretch = 0; k < p->k; k = end, stretch++) {
-    end = stretch_end(k, p->k);
-    multiply_stretch(&r, k, squares_from(end, p->k), (int)stretch, &room);
-    r.squares = squares_from(end, p->k);
+  for (int64_t k = 0, next; k < p->k; k = stretch_end(k, p->k), r.squares = next) {
+    next = squares_from(stretch_end(k, p->k), p->k);
+    multiply_stretch(&r, k, next);
   }
   end_tiles();
 }

@@ -159,7 +159,7 @@ static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, con
 
 #endif
 
-/* A block at the edge of C, as a whole one. */
+/* A block at the edge of C, as a whole one; where it is one anyway there is nothing to do. */
 typedef struct edge {
   _Alignas(64) float whole[SLI_SQUARE], bias[SLI_STRIP];
   tile_block part;
@@ -168,6 +168,8 @@ typedef struct edge {
 } edge;
 
 static void begin_edge(edge *e, tile_block *b, int64_t rows, int64_t columns) {
+  e->rows = 0;
+  if (rows == SLI_STRIP && columns == SLI_STRIP) return;
   *e = (edge){.part = *b, .rows = rows, .bytes = (size_t)columns * sizeof *e->whole};
   if (b->bias) memcpy(e->bias, b->bias, e->bytes);
   for (int64_t r = 0; b->sums && r < rows; r++) memcpy(e->whole + r * SLI_STRIP, b->sums + r * b->sums_row, e->bytes);
@@ -200,10 +202,9 @@ static void add_strip(const sli_tiles *t, const uint16_t *a, int64_t m) {
     tile_block block = {.sums = t->adds ? c + n : NULL, .sums_row = t->c_row, .bias = t->bias ? t->bias + n : NULL,
                         .c = c + n, .c_row = t->c_row, .streams = streams};
     edge e;
-    bool whole = rows == SLI_STRIP && columns == SLI_STRIP;
-    if (!whole) begin_edge(&e, &block, rows, columns);
+    begin_edge(&e, &block, rows, columns);
     add_block(t, a, b, &block);
-    if (!whole) end_edge(&e);
+    end_edge(&e);
   }
 }
 

@@ -1,5 +1,13 @@
 /* Matrices turned, in f32. */
 
+/* LANES rows of as many numbers. */
+static inline void turn_square(const float *from, int64_t row, float *to, int64_t to_row) {
+  vec v[LANES];
+  for (int l = 0; l < LANES; l++) v[l] = loadu(from + l * row);
+  transpose(v);
+  for (int l = 0; l < LANES; l++) storeu(to + l * to_row, v[l]);
+}
+
 /* In squares of LANES by LANES; while LANES rows are turned, the next LANES are asked for. */
 static void turn_chunk(void *arg, int i) {
   const sli_turn *t = arg;
