@@ -52,6 +52,13 @@ fails() {
   fresh
 }
 
+# warns CHECK WORDS: it says these words, and the run passes.
+warns() {
+  check "$1" || fail "$1 fails the run: $2"
+  grep -qF -- "warning: $1: $2" "$work/said" || fail "$1 does not warn: $2"
+  fresh
+}
+
 put base/upper.c '#include "base/status.h"' 'int sli_lower(int way);' 'int sli_upper(int way) {' \
   '  return way > 9 ? sli_lower(way) : 0;' '}'
 fails circles 'base/room/lower.c -> base/upper.c: sli_upper'
@@ -61,10 +68,10 @@ put tools/main.c '#include "base/room/inner.h"' 'int main(void) { return 0; }'
 fails faces 'tools/main.c includes base/room/inner.h'
 
 put base/upper.c '#include "base/status.h"' 'int sli_upper(int way) { return way; }' "$(yes // | head -500)"
-fails files 'base/upper.c has 502 lines'
+warns files 'base/upper.c has 502 lines'
 
 put base/crowd.h "struct crowd { int $(seq -s , -f 'x%g' 31); };"
-fails structs 'struct crowd in base/crowd.h has 31 fields'
+warns structs 'struct crowd in base/crowd.h has 31 fields'
 
 put base/upper.c '#include "base/status.h"' 'int sli_upper(int way) {' "$(yes '  way++;' | head -21)" '  return way;' '}'
 put base/room/lower.c '#include "base/room/room.h"' 'int sli_lower(int way) {' "$(yes '  way++;' | head -21)" '  return way;' '}'
@@ -86,7 +93,7 @@ rm "$work/base/upper.c"
 fails tree 'docs/design.md has a line for base/upper.c, which is not there'
 
 put include/sluice/status.h 'typedef struct sl_gizmo { int code; } sl_gizmo;'
-fails glossary 'the glossary has no "gizmo"'
+warns glossary 'sl_gizmo of include/sluice/status.h: the glossary has no "gizmo"'
 
 put base/upper.c '/* It hurries. */' 'int sli_upper(int way) { return way; }'
 fails words '"hurries"; say notifies'
