@@ -23,7 +23,4 @@ size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t
  * 0 where none is; with `end_ns[count]`. */
 void sli_step_ends(const sl_runtime *rt, int64_t count, uint64_t *end_ns);
 
-/* Who waits for whom, as text; the caller's to free(). */
-char *sli_explain(const sl_runtime *rt);
-
 #endif

@@ -178,7 +178,8 @@ static void say_picture(const picture *p, FILE *out) {
   }
 }
 
-char *sli_explain(const sl_runtime *rt) {
+/* The caller's to free(). */
+static char *explain(const sl_runtime *rt) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
@@ -189,4 +190,19 @@ char *sli_explain(const sl_runtime *rt) {
   fclose(out);
   if (size && text[size - 1] == '\n') text[size - 1] = 0;
   return text;
+}
+
+static void say_idle(const sl_runtime *rt, double seconds) {
+  char *text = explain(rt);
+  sli_log("no actor has fired for %.0f s\n%s", seconds, text);
+  free(text);
+}
+
+sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
+  sl_status status = sli_runtime_run(rt, steps, say_idle);
+  if (status != SL_E_STUCK) return status;
+  char *text = explain(rt);
+  sl_fail(SL_E_STUCK, "%s", text);
+  free(text);
+  return status;
 }

@@ -49,6 +49,6 @@ static uint64_t link_due(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
-const sl_queue_ops sl_queue_link = {.name = "link", .overlaps = true, .open = link_open,
-                                    .close = link_close, .launch = link_launch, .done = link_done,
+const sl_queue_ops sl_queue_link = {.name = "link", .overlaps = true, .link = true,
+                                    .open = link_open, .close = link_close, .launch = link_launch, .done = link_done,
                                     .due = link_due};

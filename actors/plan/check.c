@@ -239,7 +239,7 @@ static int32_t process_of(const sl_plan *plan, int32_t device) {
  * write what lies elsewhere, on a way to one other process each. */
 static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
   int32_t here = process_of(plan, plan->queues[a->queue].device);
-  bool link = plan->queues[a->queue].ops == &sl_queue_link;
+  bool link = plan->queues[a->queue].ops->link;
   bool one = a->nin > 0 && a->nout > 0;
   for (int32_t p = 1; p < a->nin; p++) one &= !plan->regs[a->in[p].reg].slot_bytes;
   for (int32_t p = 1; p < a->nout; p++) one &= !plan->regs[a->out[p].reg].slot_bytes;

@@ -17,7 +17,7 @@ static void *allot_lines(sl_runtime *rt, size_t count, size_t size) {
 static worker *place_queue(sl_runtime *rt, const sl_queue *q, const int32_t *home) {
   device *d = &rt->devices[q->device];
   if (is_away(rt, q->device)) return &rt->away[rt->plan->devices[q->device].process];
-  if (rt->carrier && q->ops == &sl_queue_link) return rt->carrier;
+  if (rt->carrier && q->ops->link) return rt->carrier;
   if (q->apart && rt->threads) return &rt->workers[rt->nworkers++];
   return d->worker = &rt->workers[home[q->device]];
 }

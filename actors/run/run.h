@@ -11,6 +11,18 @@
 #include "actors/run/message.h"
 #include "base/base.h"
 
+/* ---- running ------------------------------------------------------------------------ */
+
+/* Called when no actor has fired for so many seconds, the watchdog's period or more. */
+typedef void sli_idle(const sl_runtime *rt, double seconds);
+/* As sl_runtime_run, but SL_E_STUCK comes without a text. */
+sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle);
+
+/* Checks that registers can have these quotas while the run goes on; asks their workers
+ * to apply them. Between the two the plan is proved with them. */
+sl_status sli_runtime_check_quotas(const sl_runtime *rt, int n, const sl_quota_change *changes);
+void sli_runtime_post_quotas(sl_runtime *rt, int n, const sl_quota_change *changes);
+
 /* ---- what it runs ---------------------------------------------------------------- */
 
 const sl_plan *sli_runtime_plan(const sl_runtime *rt);

@@ -1,7 +1,6 @@
 /* Workers as threads: each opens what it drives, then sleeps until a run begins; and a run, from
  * its begin to its end. On the virtual clock there is one worker and no thread: who runs the
  * plan is it. */
-#include "actors/look/look.h"
 #include "actors/run/state.h"
 
 #include <stdio.h>
@@ -43,7 +42,7 @@ static size_t scratch_of(const sl_runtime *rt, const queue *q) {
 
 /* Where a link's actors write to. */
 static void set_end(const sl_runtime *rt, const queue *q, sl_queue_config *config) {
-  if (q->ops != &sl_queue_link || !q->nactors) return;
+  if (!q->ops->link || !q->nactors) return;
   const sl_register *r = &rt->plan->regs[q->actors[0]->plan->out[0].reg];
   const sl_device *d = &rt->plan->devices[r->device];
   config->process = d->process;
@@ -143,26 +142,24 @@ typedef struct watch {
   uint64_t fired, since_ns;
 } watch;
 
-static void watch_progress(const sl_runtime *rt, double period, watch *seen) {
+static void watch_progress(const sl_runtime *rt, double period, sli_idle *idle, watch *seen) {
   uint64_t fired = sl_runtime_fired(rt), now = sli_now_ns();
   if (fired != seen->fired) *seen = (watch){fired, now};
-  double idle = (double)(now - seen->since_ns) * 1e-9;
-  if (idle < period) return;
-  char *text = sli_explain(rt);
-  sli_log("no actor has fired for %.0f s\n%s", idle, text);
-  free(text);
+  double seconds = (double)(now - seen->since_ns) * 1e-9;
+  if (seconds < period) return;
+  idle(rt, seconds);
   seen->since_ns = now;
 }
 
 /* Sleeps until all workers are done; looks at their progress a few times in each `period`
  * seconds, or never. */
-static void wait_for_workers(sl_runtime *rt, double period) {
+static void wait_for_workers(sl_runtime *rt, double period, sli_idle *idle) {
   uint64_t every = period > 0 ? (uint64_t)(period * 2.5e8) : UINT64_MAX;
   watch seen = {0, sli_now_ns()};
   uint32_t active;
   while ((active = atomic_load_explicit(&rt->crew.active, memory_order_acquire))) {
     sli_futex_wait(&rt->crew.active, active, every);
-    if (period > 0) watch_progress(rt, period, &seen);
+    if (period > 0) watch_progress(rt, period, idle, &seen);
   }
 }
 
@@ -174,7 +171,7 @@ static sl_status start_thread(sl_runtime *rt, worker *w) {
     return sl_fail(SL_E_MEMORY, "cannot start worker thread %d of %d%s", w->id, rt->nworkers,
                    sli_address_limit(limit));
   }
-  wait_for_workers(rt, 0);
+  wait_for_workers(rt, 0, NULL);
   return SL_OK;
 }
 
@@ -223,18 +220,11 @@ static sl_status failed(const sl_runtime *rt) {
   return sl_fail(rt->failure.status, "%s", rt->failure.text);
 }
 
-static sl_status stuck(const sl_runtime *rt) {
-  char *text = sli_explain(rt);
-  sl_fail(SL_E_STUCK, "%s", text);
-  free(text);
-  return SL_E_STUCK;
-}
-
 /* How a run went that is over. */
 static sl_status judge(sl_runtime *rt) {
   int64_t final = gate_final(&rt->gate);
   if (gate_look(&rt->gate).aborted) return failed(rt);
-  if (!all_fired(rt, final)) return stuck(rt);
+  if (!all_fired(rt, final)) return SL_E_STUCK;
   rt->steps = final;
   if (atomic_load_explicit(&rt->failure.state, memory_order_acquire) == FAILURE_KEPT)
     return failed(rt);
@@ -243,7 +233,7 @@ static sl_status judge(sl_runtime *rt) {
   return SL_OK;
 }
 
-sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
+sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle) {
   gate_view gate = gate_look(&rt->gate);
   if (gate.aborted) return failed(rt);
   if (gate.closed && !gate.held && gate.begun <= rt->steps)
@@ -252,7 +242,7 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
   if (rt->threads) {
     double period = rt->options.watchdog_seconds;
     begin_run(&rt->crew, (uint32_t)rt->nworkers);
-    wait_for_workers(rt, period ? period : 30);
+    wait_for_workers(rt, period ? period : 30, idle);
   } else {
     sli_worker_run(&rt->workers[0]);
   }

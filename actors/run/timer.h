@@ -67,7 +67,7 @@ static inline queue *take_timer(timers *t) {
 
 /* Must the queue be asked, for nothing else tells? What links carry is news of the peers. */
 static bool is_mute(const worker *w, const queue *q) {
-  return !w->peers || q->ops != &sl_queue_link;
+  return !w->peers || !q->ops->link;
 }
 
 static void poll_queue(worker *w, queue *q) {

@@ -119,7 +119,7 @@ static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
 
 /* What a link carries goes to slots that lie in another process. */
 static void make_link(sl_runtime *rt, actor *a) {
-  if (a->queue->ops != &sl_queue_link) return;
+  if (!a->queue->ops->link) return;
   reg *far = a->out->reg;
   far->carried = rt->options.peers != NULL;
   a->binds = true;

@@ -43,7 +43,7 @@ static void find_channels(sli_channels *c, const sl_plan *plan, int self) {
   c->ends = sli_calloc((size_t)plan->nqueues, sizeof *c->ends);
   for (int32_t q = 0; q < plan->nqueues; q++) {
     c->of_link[q] = SL_NONE;
-    for (int32_t a = 0; plan->queues[q].ops == &sl_queue_link && a < plan->nactors; a++)
+    for (int32_t a = 0; plan->queues[q].ops->link && a < plan->nactors; a++)
       if (plan->actors[a].queue == q) add_channel(c, plan, &plan->actors[a], self);
   }
 }

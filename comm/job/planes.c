@@ -196,7 +196,7 @@ void sli_job_watch(sl_job *job) {
   for (int32_t i = 0; i < plan->nactors; i++) {
     const sl_actor *a = &plan->actors[i];
     const sl_queue *q = &plan->queues[a->queue];
-    if (q->ops != &sl_queue_link) continue;
+    if (!q->ops->link) continue;
     int from = plan->devices[q->device].process;
     int to = plan->devices[plan->regs[a->out[0].reg].device].process;
     if (to == job->self && from != to) sli_control_watch(job->control, from);

@@ -155,6 +155,10 @@ typedef struct sl_queue_ops {
   /* launch() does a firing's work itself: nobody else hears of its worker until that is done. */
   bool works;
 
+  /* A link: a firing copies its input to the slot that it writes, which may lie in another
+   * process. With peers the carrier runs it, and completions are news of the peers. */
+  bool link;
+
   /* Makes a queue; may block and allocate. */
   sl_status (*open)(const sl_queue_config *config, void **queue);
   void (*close)(void *queue);

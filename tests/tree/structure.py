@@ -6,6 +6,7 @@
 Without a CHECK, all of them:
 
     circles     no files of a folder call each other in a circle
+    rooms       no folders or subfolders call each other in a circle
     faces       a subfolder is entered by the header of its own name
     files       no file is longer than 500 lines (a warning)
     structs     no struct has more than 30 fields (a warning)
@@ -232,6 +233,24 @@ def check_circles(tree):
             links = ["  %s -> %s: %s" % (a, b, ", ".join(sorted(edges[a][b])[:6]))
                      for a in part for b in sorted(inside[a]) if b in part]
             yield part[0], "%d files call each other in a circle:\n%s" % (len(part), "\n".join(links))
+
+
+def room_of(name):
+    parts = name.split("/")
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0] + "/."
+
+
+def check_rooms(tree):
+    """Subfolders, and the files that lie beside them, call each other in one direction."""
+    edges = collections.defaultdict(lambda: collections.defaultdict(set))
+    for a, to in calls(tree).items():
+        for b, names in to.items():
+            if room_of(a) != room_of(b):
+                edges[room_of(a)][room_of(b)] |= names
+    for part in circles_of({a: set(to) for a, to in edges.items()}):
+        arrows = ["    %s -> %s: %s" % (a, b, ", ".join(sorted(edges[a][b])[:5]))
+                  for a in sorted(part) for b in sorted(edges[a]) if b in part]
+        yield min(part), "rooms call each other in a circle:\n" + "\n".join(arrows)
 
 
 def check_faces(tree):

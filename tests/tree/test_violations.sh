@@ -63,6 +63,12 @@ put base/upper.c '#include "base/status.h"' 'int sli_lower(int way);' 'int sli_u
   '  return way > 9 ? sli_lower(way) : 0;' '}'
 fails circles 'base/room/lower.c -> base/upper.c: sli_upper'
 
+put base/room/lower.c '#include "base/room/room.h"' 'int sli_other(int way);' 'int sli_lower(int way) {' \
+  '  return way > 9 ? sli_other(way) : 0;' '}'
+put base/other/other.h 'int sli_other(int way);'
+put base/other/other.c '#include "base/room/room.h"' 'int sli_other(int way) {' '  return sli_lower(way);' '}'
+fails rooms 'base/other -> base/room: sli_lower'
+
 put base/room/inner.h 'int sli_lower(int way);'
 put tools/main.c '#include "base/room/inner.h"' 'int main(void) { return 0; }'
 fails faces 'tools/main.c includes base/room/inner.h'
