@@ -14,9 +14,17 @@ typedef struct token {
   bool special, normalized, word, left, right; /* right: takes white space behind it along */
 } token;
 
+/* Tokens in some order. */
+typedef struct order {
+  const token **items;
+  size_t count;
+} order;
+
 struct added {
   token *items;
   size_t count, capacity;
+  order sought[2];     /* those that are looked for, by their texts, [normalized] */
+  order numbered;      /* all, by their numbers */
   bool begins[2][256]; /* with which bytes tokens that are looked for begin, [normalized] */
 };
 
@@ -27,7 +35,12 @@ void sli_added_destroy(added *a) {
     free(a->items[i].text);
     free(a->items[i].sought);
   }
-  if (a) free(a->items);
+  if (a) {
+    free(a->items);
+    free(a->sought[0].items);
+    free(a->sought[1].items);
+    free(a->numbered.items);
+  }
   free(a);
 }
 
@@ -63,22 +76,32 @@ static bool is_space(utf8proc_int32_t c) {
          (c && category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP);
 }
 
-static bool stands_at(const token *k, span text, size_t at) {
-  return k->bytes <= text.bytes - at && !memcmp(text.at + at, k->sought, k->bytes);
-}
-
 static bool is_alone(const token *k, span text, size_t at) {
   return !is_of_word(character_before(text, at)) && !is_of_word(character_at(text, at + k->bytes));
 }
 
-/* The longest that stands there. */
+/* Of tokens from `from` on that agree in `depth` bytes, the first whose next byte is `byte` or more. */
+static size_t first_with(const order *o, size_t from, size_t end, size_t depth, int byte) {
+  while (from < end) {
+    size_t middle = from + (end - from) / 2;
+    const token *k = o->items[middle];
+    int other = k->bytes > depth ? (unsigned char)k->sought[depth] : -1;
+    if (other < byte) from = middle + 1;
+    else end = middle;
+  }
+  return from;
+}
+
+/* The longest that stands there: byte by byte fewer tokens of the order agree with the text. */
 static const token *token_at(const added *a, bool normalized, span text, size_t at) {
+  const order *o = &a->sought[normalized];
   const token *best = NULL;
-  for (size_t i = 0; i < a->count; i++) {
-    const token *k = &a->items[i];
-    if (k->normalized == normalized && k->bytes && (!best || k->bytes > best->bytes) &&
-        stands_at(k, text, at))
-      best = k;
+  size_t from = 0, end = o->count;
+  for (size_t depth = 0; at + depth < text.bytes && from < end; depth++) {
+    int byte = (unsigned char)text.at[at + depth];
+    from = first_with(o, from, end, depth, byte);
+    end = first_with(o, from, end, depth, byte + 1);
+    if (from < end && o->items[from]->bytes == depth + 1) best = o->items[from];
   }
   return best;
 }
@@ -112,20 +135,33 @@ bool sli_added_find(const added *a, bool normalized, span text, size_t from, spa
 }
 
 span sli_added_text(const added *a, int32_t number, bool *special) {
-  for (size_t i = 0; i < a->count; i++)
-    if (a->items[i].number == number) {
-      *special = a->items[i].special;
-      return (span){a->items[i].text, strlen(a->items[i].text)};
-    }
+  size_t from = 0, end = a->numbered.count;
+  while (from < end) {
+    size_t middle = from + (end - from) / 2;
+    if (a->numbered.items[middle]->number < number) from = middle + 1;
+    else end = middle;
+  }
   *special = false;
-  return (span){NULL, 0};
+  if (from == a->numbered.count || a->numbered.items[from]->number != number) return (span){NULL, 0};
+  const token *k = a->numbered.items[from];
+  *special = k->special;
+  return (span){k->text, strlen(k->text)};
+}
+
+size_t sli_added_longest(const added *a, size_t most) {
+  for (size_t i = 0; i < a->count; i++) {
+    const token *k = &a->items[i];
+    if (k->bytes && (k->left || k->right)) return 0; /* with as many spaces as there are */
+    most = SLI_MAX(most, k->bytes);
+  }
+  return most;
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
 static void seek(token *k, normalizer *n) {
   span text = {k->text, strlen(k->text)};
-  if (k->normalized) text = sli_normalize(n, text);
+  if (k->normalized) text = sli_normalize(n, text, NULL);
   k->sought = sli_calloc(1, text.bytes + 1);
   k->bytes = text.bytes;
   if (text.bytes) memcpy(k->sought, text.at, text.bytes);
@@ -149,4 +185,39 @@ sl_status sli_added_read(added *a, const cJSON *item, normalizer *n) {
   seek(k, n);
   if (k->bytes) a->begins[k->normalized][(unsigned char)*k->sought] = true;
   return SL_OK;
+}
+
+/* ---- orders ----------------------------------------------------------------------------------------- */
+
+/* Of equals the first that was read goes first. */
+static int by_place(const token *a, const token *b) { return (a > b) - (a < b); }
+
+static int by_sought(const void *one, const void *other) {
+  const token *a = *(const token *const *)one, *b = *(const token *const *)other;
+  int way = memcmp(a->sought, b->sought, SLI_MIN(a->bytes, b->bytes));
+  if (way) return way;
+  return a->bytes != b->bytes ? (a->bytes < b->bytes ? -1 : 1) : by_place(a, b);
+}
+
+static int by_number(const void *one, const void *other) {
+  const token *a = *(const token *const *)one, *b = *(const token *const *)other;
+  return a->number != b->number ? (a->number < b->number ? -1 : 1) : by_place(a, b);
+}
+
+static void sort(order *o, int (*compare)(const void *, const void *)) {
+  if (o->count) qsort(o->items, o->count, sizeof *o->items, compare);
+}
+
+void sli_added_sort(added *a) {
+  order *all[] = {&a->sought[0], &a->sought[1], &a->numbered};
+  for (size_t i = 0; i < SLI_COUNT(all); i++) all[i]->items = sli_calloc(a->count + 1, sizeof *all[i]->items);
+  for (size_t i = 0; i < a->count; i++) {
+    const token *k = &a->items[i];
+    order *o = &a->sought[k->normalized];
+    if (k->bytes) o->items[o->count++] = k;
+    a->numbered.items[a->numbered.count++] = k;
+  }
+  sort(&a->sought[0], by_sought);
+  sort(&a->sought[1], by_sought);
+  sort(&a->numbered, by_number);
 }

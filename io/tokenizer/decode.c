@@ -92,8 +92,9 @@ static int hex_digit(char c) {
 static bool is_byte(span text, char *byte) {
   if (text.bytes != 6 || memcmp(text.at, "<0x", 3) || text.at[5] != '>') return false;
   int high = hex_digit(text.at[3]), low = hex_digit(text.at[4]);
+  if (high < 0 || low < 0) return false;
   *byte = (char)(high << 4 | low);
-  return high >= 0 && low >= 0;
+  return true;
 }
 
 /* Bytes that are no UTF-8 together are each U+FFFD. */

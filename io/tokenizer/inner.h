@@ -6,6 +6,11 @@
 
 #include "io/tokenizer/tokenizer.h"
 
+/* Set: whoever asked for an encoding wants it no more. */
+static inline bool sli_is_stopped(const atomic_bool *stop) {
+  return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
+
 /* A stretch of text. */
 typedef struct span {
   const char *at;
@@ -46,6 +51,7 @@ void sli_vocab_fini(vocab *v);
 /* Copies the text. `found`: sli_vocab_find finds it, unless a later token has the same text. */
 void sli_vocab_add(vocab *v, span text, int32_t token, bool found);
 int32_t sli_vocab_find(const vocab *v, span text);
+size_t sli_vocab_longest(const vocab *v);
 
 /* The bytes that the characters of a byte-level token stand for; false if one stands for none.
  * `out` has room for as many bytes as the text. */
@@ -69,8 +75,8 @@ typedef struct merging {
 void sli_merging_fini(merging *m);
 /* Room for a word of so many tokens: m->tokens[count] is the caller's to fill. */
 void sli_merging_begin(merging *m, size_t count);
-/* Merges m->tokens[count], and adds what is left to the row. */
-void sli_merge(const merges *rules, merging *m, size_t count, sli_token_row *out);
+/* Merges m->tokens[count], and adds what is left to the row: early, once *stop is set. */
+void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop, sli_token_row *out);
 
 /* The merges that a SentencePiece model's tokens, their types and scores come to (pieces.c), as a
  * tokenizer.json has them; all tokens are texts. The caller's to cJSON_Delete(). */
@@ -93,9 +99,12 @@ typedef struct model {
   int32_t bytes[256];   /* the token of each byte, where there are such */
   merging room;
   cached *cache;        /* words met before */
+  const atomic_bool *stop;
 } model;
 void sli_model_fini(model *m);
 void sli_model_word(model *m, span word, sli_token_row *out);
+/* The most bytes that a token of this model stands for; 0: there is no bound. */
+size_t sli_model_longest(const model *m);
 
 /* ---- cutting a text into words (split.c) ------------------------------------------------------ */
 
@@ -107,7 +116,12 @@ splitter *sli_splitter_create(void);
 void sli_splitter_destroy(splitter *s);
 /* Adds the steps of a pre_tokenizer; *byte_level is set if one of them is ByteLevel. */
 sl_status sli_splitter_read(splitter *s, const cJSON *step, bool *byte_level);
-void sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *take, void *ctx);
+/* SL_E_INPUT: a pattern took more memory or steps than it may. Ends early, with SL_OK, once the flag
+ * of sli_splitter_heed() is set. */
+sl_status sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *take, void *ctx);
+void sli_splitter_heed(splitter *s, const atomic_bool *stop);
+/* All of a text comes out, in one piece or another. */
+bool sli_splitter_keeps(const splitter *s);
 
 /* ---- normalizing (normalize.c) ----------------------------------------------------------------- */
 
@@ -116,7 +130,9 @@ normalizer *sli_normalizer_create(void);
 void sli_normalizer_destroy(normalizer *n);
 sl_status sli_normalizer_read(normalizer *n, const cJSON *step);
 /* The text as normalized: itself, or what lies in one of two rooms until the next call. */
-span sli_normalize(normalizer *n, span text);
+span sli_normalize(normalizer *n, span text, const atomic_bool *stop);
+/* How many times shorter a text may become at most; 0: there is no bound. */
+size_t sli_normalizer_shortens(const normalizer *n);
 
 /* ---- added tokens (added.c) ----------------------------------------------------------------------- */
 
@@ -124,6 +140,10 @@ typedef struct added added;
 added *sli_added_create(void);
 void sli_added_destroy(added *a);
 sl_status sli_added_read(added *a, const cJSON *item, normalizer *n);
+/* Once all are read. */
+void sli_added_sort(added *a);
+/* The most bytes of text that one is found in, `most` or more; 0: there is no bound. */
+size_t sli_added_longest(const added *a, size_t most);
 /* Tells the first added token in the text from `from` on: its place, and *token; false: there is
  * none. `normalized`: of those that are looked for in normalized text. */
 bool sli_added_find(const added *a, bool normalized, span text, size_t from, span *found,

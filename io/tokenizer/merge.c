@@ -67,11 +67,14 @@ static uint64_t pop(merging *m) {
 
 /* ---- words ------------------------------------------------------------------------------------ */
 
+enum { KEPT = 1 << 18, LOOKS = 1 << 12 }; /* tokens whose room is kept; steps from one look at `stop` to the next */
+
 void sli_merging_fini(merging *m) {
   free(m->tokens);
   free(m->next);
   free(m->before);
   free(m->heap);
+  *m = (merging){0};
 }
 
 /* A word of n tokens has n - 1 pairs, and each of at most n - 1 merges makes two new ones. */
@@ -100,14 +103,15 @@ static void join(const merges *rules, merging *m, int32_t at, int32_t token) {
   offer(rules, m, at);
 }
 
-void sli_merge(const merges *rules, merging *m, size_t count, sli_token_row *out) {
+void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop, sli_token_row *out) {
+  size_t steps = 0;
   m->queued = 0;
   for (size_t i = 0; i < count; i++) {
     m->before[i] = (int32_t)i - 1;
     m->next[i] = i + 1 < count ? (int32_t)i + 1 : -1;
   }
   for (size_t i = 0; i < count; i++) offer(rules, m, (int32_t)i);
-  while (m->queued) {
+  while (m->queued && (++steps % LOOKS || !sli_is_stopped(stop))) {
     uint64_t key = pop(m);
     int32_t at = (int32_t)(uint32_t)key;
     if (m->tokens[at] == SLI_NO_TOKEN || m->next[at] < 0) continue;
@@ -118,4 +122,5 @@ void sli_merge(const merges *rules, merging *m, size_t count, sli_token_row *out
     SLI_GROW(out->items, out->count, out->capacity);
     out->items[out->count++] = m->tokens[i];
   }
+  if (m->room > KEPT) sli_merging_fini(m);
 }

@@ -1,4 +1,5 @@
 /* Normalizers: what happens to a text before it is cut. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -7,7 +8,7 @@
 #include "io/tokenizer/inner.h"
 
 typedef struct step {
-  span (*run)(const struct step *p, span text, text_row *room);
+  span (*run)(const struct step *p, span text, const atomic_bool *stop, text_row *room);
   utf8proc_option_t form;
   char *from, *to; /* replace, prepend: `to` */
 } step;
@@ -33,36 +34,25 @@ void sli_normalizer_destroy(normalizer *n) {
   free(n);
 }
 
-span sli_normalize(normalizer *n, span text) {
+span sli_normalize(normalizer *n, span text, const atomic_bool *stop) {
   for (size_t i = 0; i < n->count && text.bytes; i++) {
     text_row *room = &n->rooms[text.at == n->rooms[0].items]; /* not the one that it lies in */
     room->count = 0;
-    text = n->steps[i].run(&n->steps[i], text, room);
+    text = n->steps[i].run(&n->steps[i], text, stop, room);
   }
   return text;
 }
 
 /* ---- the steps -------------------------------------------------------------------------------- */
 
-static bool is_ascii(span text) {
-  for (size_t i = 0; i < text.bytes; i++)
-    if (text.at[i] & 0x80) return false;
-  return true;
+static size_t count_ascii(span text) {
+  size_t n = 0;
+  while (n < text.bytes && !(text.at[n] & 0x80)) n++;
+  return n;
 }
 
-/* NFC and the like; ASCII is as it is in all of them. */
-static span compose(const step *p, span text, text_row *room) {
-  if (is_ascii(text)) return text;
-  utf8proc_uint8_t *out = NULL;
-  utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text.at,
-                                    (utf8proc_ssize_t)text.bytes, &out, p->form);
-  SLI_CHECK(n >= 0, "a text cannot be normalized: %s", utf8proc_errmsg(n));
-  sli_text_add(room, out, (size_t)n);
-  free(out);
-  return (span){room->items, room->count};
-}
-
-static span replace(const step *p, span text, text_row *room) {
+static span replace(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  (void)stop;
   size_t n = strlen(p->from);
   while (text.bytes) {
     const char *found = memmem(text.at, text.bytes, p->from, n);
@@ -75,15 +65,125 @@ static span replace(const step *p, span text, text_row *room) {
   return (span){room->items, room->count};
 }
 
-static span prepend(const step *p, span text, text_row *room) {
+static span prepend(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  (void)stop;
   sli_text_add(room, p->to, strlen(p->to));
   sli_text_add(room, text.at, text.bytes);
   return (span){room->items, room->count};
 }
 
+/* ---- Unicode's forms ----------------------------------------------------------------------------
+
+ * utf8proc decomposes and composes characters; marks are put in order here, since it takes time
+ * that grows as the square of their number in a row. */
+
+enum { MOST_PARTS = 32, BLOCK = 4096 }; /* no character has more than 18 parts */
+
+/* Characters, decomposed, with their combining classes. */
+typedef struct characters {
+  utf8proc_int32_t *items;
+  uint8_t *classes;
+  size_t count, room;
+} characters;
+
+static void characters_fini(characters *c) {
+  free(c->items);
+  free(c->classes);
+}
+
+static void add_parts(characters *c, utf8proc_int32_t character, utf8proc_option_t form) {
+  if (c->room < c->count + MOST_PARTS) {
+    c->room = 2 * c->room + MOST_PARTS;
+    c->items = sli_realloc(c->items, c->room + 1, sizeof *c->items); /* and a zero that utf8proc puts behind */
+    c->classes = sli_realloc(c->classes, c->room, 1);
+  }
+  int bound = 0;
+  utf8proc_ssize_t n = utf8proc_decompose_char(character, c->items + c->count, MOST_PARTS, form, &bound);
+  SLI_CHECK(n >= 0 && n <= MOST_PARTS, "a character cannot be normalized: %s", utf8proc_errmsg(n));
+  for (utf8proc_ssize_t i = 0; i < n; i++, c->count++)
+    c->classes[c->count] = (uint8_t)utf8proc_get_property(c->items[c->count])->combining_class;
+}
+
+/* Marks [from, end) by their classes; those of one class stay as they are. */
+static void sort_marks(characters *c, size_t from, size_t end) {
+  size_t places[256] = {0}, at = 0, n = end - from;
+  bool sorted = true;
+  for (size_t i = from; i < end; i++) {
+    places[c->classes[i]]++;
+    sorted &= i == from || c->classes[i - 1] <= c->classes[i];
+  }
+  if (sorted) return;
+  for (size_t k = 0; k < SLI_COUNT(places); k++) {
+    size_t of_class = places[k];
+    places[k] = at;
+    at += of_class;
+  }
+  utf8proc_int32_t *copy = sli_calloc(n, sizeof *copy);
+  for (size_t i = from; i < end; i++) copy[places[c->classes[i]]++] = c->items[i];
+  memcpy(c->items + from, copy, n * sizeof *copy);
+  free(copy);
+}
+
+static void order_marks(characters *c) {
+  for (size_t i = 0, end; i < c->count; i = end + 1) {
+    end = i;
+    while (end < c->count && c->classes[end]) end++;
+    if (end - i > 1) sort_marks(c, i, end);
+  }
+}
+
+static void add_ordered(characters *c, utf8proc_option_t form, text_row *out) {
+  order_marks(c);
+  utf8proc_ssize_t n = c->count ? utf8proc_reencode(c->items, (utf8proc_ssize_t)c->count, form) : 0;
+  SLI_CHECK(n >= 0, "a text cannot be normalized: %s", utf8proc_errmsg(n));
+  sli_text_add(out, c->items, (size_t)n);
+  c->count = 0;
+}
+
+/* NFC and the like. ASCII is as it is in all of them, and what stands before it is done with when it
+ * comes. */
+static span compose(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  size_t at = count_ascii(text), plain = at ? at - 1 : 0; /* the last may go together with what follows */
+  if (at == text.bytes) return text;
+  sli_text_add(room, text.at, plain);
+  characters c = {0};
+  for (at = plain; at < text.bytes && !sli_is_stopped(stop);) {
+    utf8proc_int32_t character;
+    for (size_t end = SLI_MIN(text.bytes, at + BLOCK); at < end; at += sli_character(text.at + at)) {
+      if (c.count > BLOCK && !(text.at[at] & 0x80)) add_ordered(&c, p->form, room);
+      utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at), &character);
+      add_parts(&c, character, p->form);
+    }
+  }
+  add_ordered(&c, p->form, room);
+  characters_fini(&c);
+  return (span){room->items, room->count};
+}
+
+/* ---- how much shorter -----------------------------------------------------------------------------
+
+ * A character of a form has at least a quarter of the bytes of what it is made of. */
+
+static size_t shortens(const step *p) {
+  enum { FORM = 4 };
+  if (p->form) return FORM;
+  size_t from = p->from ? strlen(p->from) : 1, to = strlen(p->to);
+  return !p->from || from <= to ? 1 : to ? (from + to - 1) / to : 0;
+}
+
+size_t sli_normalizer_shortens(const normalizer *n) {
+  enum { MOST = 1 << 16 };
+  size_t times = 1;
+  for (size_t i = 0; i < n->count && times; i++) {
+    times *= shortens(&n->steps[i]);
+    if (times > MOST) times = 0;
+  }
+  return times;
+}
+
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-static step *add_step(normalizer *n, span (*run)(const step *, span, text_row *)) {
+static step *add_step(normalizer *n, span (*run)(const step *, span, const atomic_bool *, text_row *)) {
   SLI_GROW(n->steps, n->count, n->capacity);
   step *p = &n->steps[n->count++];
   *p = (step){.run = run};

@@ -207,6 +207,7 @@ static sl_status read_added(sli_tokenizer *t, const cJSON *all) {
   sl_status status = SL_OK;
   cJSON_ArrayForEach(item, all)
     if (!status) status = sli_added_read(t->added, item, t->normalizer);
+  sli_added_sort(t->added);
   return status;
 }
 

@@ -34,6 +34,8 @@ struct splitter {
   size_t count, capacity;
   sli_take_piece *take;
   void *ctx;
+  const atomic_bool *stop;
+  sl_status status;
 };
 
 splitter *sli_splitter_create(void) { return sli_calloc(1, sizeof(splitter)); }
@@ -54,11 +56,17 @@ static void hand_on(splitter *s, int index, span piece, bool first) {
   else s->take(s->ctx, piece);
 }
 
-void sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *take, void *ctx) {
+sl_status sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *take, void *ctx) {
   s->take = take;
   s->ctx = ctx;
+  s->status = SL_OK;
   hand_on(s, -1, text, first);
+  return s->status;
 }
+
+void sli_splitter_heed(splitter *s, const atomic_bool *stop) { s->stop = stop; }
+
+static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->stop); }
 
 /* ---- cutting by a pattern ------------------------------------------------------------------- */
 
@@ -120,7 +128,7 @@ static void cut(splitter *s, int index, span text, bool first) {
   const step *p = &s->steps[index];
   cutting c = {.s = s, .index = index, .text = text, .first = first};
   size_t done = 0, from = 0, begin, end;
-  while (from <= text.bytes && next_match(p, text, from, &begin, &end)) {
+  while (from <= text.bytes && !is_over(s) && next_match(p, text, from, &begin, &end)) {
     add_stretch(&c, done, begin, false);
     add_stretch(&c, begin, end, true);
     done = end;
@@ -169,11 +177,17 @@ static void metaspace(splitter *s, int index, span text, bool first) {
   step *p = &s->steps[index];
   mark_spaces(p, text, first);
   span all = {p->room.items, p->room.count};
-  for (size_t begin = 0, end; begin < all.bytes; begin = end) {
+  for (size_t begin = 0, end; begin < all.bytes && !is_over(s); begin = end) {
     end = p->cuts ? begin + sli_character(all.at + begin) : all.bytes;
     while (end < all.bytes && !begins_with_mark(p, (span){all.at + end, all.bytes - end})) end++;
     hand_on(s, index, (span){all.at + begin, end - begin}, first && !begin);
   }
+}
+
+bool sli_splitter_keeps(const splitter *s) {
+  bool keeps = true;
+  for (size_t i = 0; i < s->count; i++) keeps &= s->steps[i].run != cut || s->steps[i].behavior != REMOVED;
+  return keeps;
 }
 
 /* ---- patterns --------------------------------------------------------------------------------------- */

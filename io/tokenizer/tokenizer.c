@@ -18,7 +18,11 @@ static void add_token(sli_token_row *out, int32_t token) {
 typedef struct encoding {
   sli_tokenizer *t;
   sli_token_row *out;
+  const atomic_bool *stop;
+  sl_status status;
 } encoding;
+
+static bool is_over(const encoding *e) { return e->status || sli_is_stopped(e->stop); }
 
 static void take_word(void *ctx, span word) {
   encoding *e = ctx;
@@ -31,37 +35,56 @@ static void between(encoding *e, bool normalized, span text, bool first,
   size_t done = 0;
   span found;
   int32_t token;
-  while (sli_added_find(e->t->added, normalized, text, done, &found, &token)) {
+  while (!is_over(e) && sli_added_find(e->t->added, normalized, text, done, &found, &token)) {
     size_t at = (size_t)(found.at - text.at);
     if (at > done) hand_on(e, (span){text.at + done, at - done}, first && !done);
     add_token(e->out, token);
     done = at + found.bytes;
   }
-  if (done < text.bytes) hand_on(e, (span){text.at + done, text.bytes - done}, first && !done);
+  if (done < text.bytes && !is_over(e)) hand_on(e, (span){text.at + done, text.bytes - done}, first && !done);
 }
 
 static void encode_normalized(encoding *e, span text, bool first) {
-  sli_splitter_run(e->t->splitter, text, first, take_word, e);
+  e->status = sli_splitter_run(e->t->splitter, text, first, take_word, e);
 }
 
 static void encode_piece(encoding *e, span text, bool first) {
-  between(e, true, sli_normalize(e->t->normalizer, text), first, encode_normalized);
+  between(e, true, sli_normalize(e->t->normalizer, text, e->stop), first, encode_normalized);
 }
 
 static void add_row(sli_token_row *out, const sli_token_row *row) {
   for (size_t i = 0; i < row->count; i++) add_token(out, row->items[i]);
 }
 
-sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
-                               sli_token_row *out) {
+static void heed(sli_tokenizer *t, const atomic_bool *stop) {
+  t->model.stop = stop;
+  sli_splitter_heed(t->splitter, stop);
+}
+
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                                     const atomic_bool *stop, sli_token_row *out) {
   span all = {text, bytes};
   size_t good = sli_utf8_good(all);
   if (good < bytes)
     return sl_fail(SL_E_INPUT, "byte %zu is no UTF-8, and tokens are made of characters", good);
+  encoding e = {.t = t, .out = out, .stop = stop};
+  heed(t, stop);
   if (whole) add_row(out, &t->before);
-  between(&(encoding){t, out}, false, all, true, encode_piece);
+  between(&e, false, all, true, encode_piece);
   if (whole) add_row(out, &t->after);
-  return SL_OK;
+  heed(t, NULL);
+  return e.status || !sli_is_stopped(stop) ? e.status : sl_fail(SL_E_STOPPED, "an encoding was stopped");
+}
+
+sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                               sli_token_row *out) {
+  return sli_tokenizer_encode_until(t, text, bytes, whole, NULL, out);
+}
+
+size_t sli_tokenizer_longest(const sli_tokenizer *t) {
+  size_t longest = sli_model_longest(&t->model), times = sli_normalizer_shortens(t->normalizer);
+  if (!longest || !times || !sli_splitter_keeps(t->splitter)) return 0;
+  return sli_added_longest(t->added, longest) * times;
 }
 
 /* ---- decoding ---------------------------------------------------------------------------------- */

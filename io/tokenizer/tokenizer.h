@@ -6,6 +6,7 @@
 #define SLUICE_IO_TOKENIZER_TOKENIZER_H
 
 #include <cjson/cJSON.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,9 +30,18 @@ void sli_tokenizer_close(sli_tokenizer *t);
 sl_status sli_tokenizer_of_gguf(const char *path, cJSON **out);
 
 /* Adds the text's tokens to the row. `whole`: with what the file puts around a text (a token for
- * its begin, say). SL_E_INPUT says where the text is no UTF-8. One thread at a time. */
+ * its begin, say). SL_E_INPUT says where the text is no UTF-8, or which pattern took more memory or
+ * steps than it may. One thread at a time. */
 sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
                                sli_token_row *out);
+
+/* The same, but SL_E_STOPPED soon after another thread has set *stop; the row may have grown. */
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                                     const atomic_bool *stop, sli_token_row *out);
+
+/* The most bytes of text that one token stands for: a text of more than N times as many has more
+ * than N tokens. 0: there is no bound, since the file says to drop or to join parts of a text. */
+size_t sli_tokenizer_longest(const sli_tokenizer *t);
 
 /* The text of tokens, with a zero behind it, the caller's to free; *bytes is its length. Bytes that
  * are no UTF-8 become U+FFFD, as half a character at the end does. `special`: with the tokens that

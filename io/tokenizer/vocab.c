@@ -66,6 +66,12 @@ void sli_vocab_add(vocab *v, span text, int32_t token, bool found) {
 
 int32_t sli_vocab_find(const vocab *v, span text) { return *slot_of(v, text); }
 
+size_t sli_vocab_longest(const vocab *v) {
+  size_t longest = 0;
+  for (int64_t i = 0; i < v->count; i++) longest = SLI_MAX(longest, v->texts[i].bytes);
+  return longest;
+}
+
 /* ---- bytes as characters ----------------------------------------------------------------------- */
 
 /* GPT-2 gives every byte a character that can be seen: those that have one in Latin-1 themselves,

@@ -76,7 +76,7 @@ static void make_word(model *m, span word, sli_token_row *out) {
   }
   sli_merging_begin(&m->room, word.bytes);
   size_t count = m->byte_level ? begin_bytes(m, word) : begin_characters(m, word);
-  sli_merge(m->merges, &m->room, count, out);
+  sli_merge(m->merges, &m->room, count, m->stop, out);
 }
 
 static void add_cached(const cached *c, sli_token_row *out) {
@@ -107,7 +107,7 @@ static void take_word(model *m, span word, sli_token_row *out) {
   size_t before = out->count;
   make_word(m, word, out);
   size_t made = out->count - before;
-  if (made > CACHED_TOKENS) return;
+  if (made > CACHED_TOKENS || sli_is_stopped(m->stop)) return;
   c->bytes = (uint8_t)word.bytes;
   c->count = (uint8_t)made;
   memcpy(c->text, word.at, word.bytes);
@@ -130,4 +130,14 @@ void sli_model_word(model *m, span word, sli_token_row *out) {
     end = m->splits_at_marks ? end_of_part(word, at) : word.bytes;
     take_word(m, (span){word.at + at, end - at}, out);
   }
+}
+
+/* Unknown characters are one token each, unless they are left out or become one together. */
+size_t sli_model_longest(const model *m) {
+  enum { CHARACTER = 4 };
+  size_t longest = sli_vocab_longest(&m->vocab);
+  bool all = m->byte_level || m->byte_fallback;
+  for (int i = 0; i < 256; i++) all &= m->bytes[i] != SLI_NO_TOKEN;
+  if (all) return longest;
+  return m->unknown == SLI_NO_TOKEN || m->fuse_unknown ? 0 : SLI_MAX(longest, (size_t)CHARACTER);
 }

@@ -4,6 +4,7 @@
  * labels: random unthreaded */
 #include <cjson/cJSON.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -139,6 +140,94 @@ static void check_odd_tokens(void) {
   sli_tokenizer_close(t);
 }
 
+/* ---- texts that would take long ------------------------------------------------------------------- */
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static char *repeated(const char *unit, size_t bytes) {
+  size_t n = strlen(unit);
+  char *text = sli_calloc(1, bytes + n + 1);
+  for (size_t i = 0; i < bytes; i += n) memcpy(text + i, unit, n);
+  return text;
+}
+
+static void check_quick(sli_tokenizer *t, const char *name, const char *unit) {
+  bool normalizes = !strcmp(name, "qwen2");
+  char *text = repeated(unit, normalizes ? 1 << 17 : 1 << 15);
+  sli_token_row row = {0};
+  double begin = seconds();
+  CHECK(!sli_tokenizer_encode(t, text, strlen(text), true, &row), "%s", sl_detail());
+  double took = seconds() - begin;
+  CHECK(took < 5, "%s: \"%s\" again and again takes %g s", name, unit, took);
+  free(row.items);
+  free(text);
+}
+
+static void check_nasty(void) {
+  static const char *const units[] = {
+      "a", "ab", "A", " ", "\t", "\n", "\r\n", " \n", "7", "\u0301", "\u0301\u0323", "a\u0301\u0323\u0300\u0327", "\u4e2d",
+      "\ud55c", "\u1112\u1161\u11ab", "\U0001f469\u200d", "\u0f71\u0f72", "'", "<", "<|", "\u2581", "\u00e9", "\ufdfa",
+      "\u1f82", "!?", "'s", " a", "\u00a0", "\u3000"};
+  for (size_t i = 0; i < SLI_COUNT(names); i++) {
+    sli_tokenizer *t = open_reference(names[i]);
+    for (size_t k = 0; k < SLI_COUNT(units); k++) check_quick(t, names[i], units[k]);
+    sli_tokenizer_close(t);
+  }
+}
+
+/* Marks in any order are the tokens of marks in their order, those of one class as they stand. */
+static void check_marks(void) {
+  enum { MARKS = 1000 };
+  sli_tokenizer *t = open_reference("qwen2");
+  char *mixed = repeated("\u0301\u0323\u0300", 6 * MARKS), *above = repeated("\u0301\u0300", 4 * MARKS);
+  char *below = repeated("\u0323", 2 * MARKS), *whole = sli_format("x%sa", mixed);
+  char *ordered = sli_format("x%s%sa", below, above);
+  sli_token_row one = {0}, other = {0};
+  CHECK(!sli_tokenizer_encode(t, whole, strlen(whole), true, &one), "%s", sl_detail());
+  CHECK(!sli_tokenizer_encode(t, ordered, strlen(ordered), true, &other), "%s", sl_detail());
+  CHECK(one.count == other.count && !memcmp(one.items, other.items, one.count * sizeof *one.items), "marks are in order");
+  free(one.items), free(other.items);
+  free(mixed), free(above), free(below), free(whole), free(ordered);
+  sli_tokenizer_close(t);
+}
+
+static void check_stopped(void) {
+  atomic_bool stop = true;
+  sli_tokenizer *t = open_reference("qwen2");
+  char *text = repeated("ab cd\u0301 ", 1 << 16);
+  sli_token_row row = {0};
+  CHECK(sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, &row) == SL_E_STOPPED && row.count < 100,
+        "an encoding stops");
+  stop = false;
+  row.count = 0;
+  CHECK(!sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, &row) && row.count > 1000, "%s", sl_detail());
+  free(row.items);
+  free(text);
+  sli_tokenizer_close(t);
+}
+
+/* No text has more bytes than its tokens times the longest, unless marks take spaces along or they
+ * are cut out. */
+static void check_longest(void) {
+  for (size_t i = 0; i < SLI_COUNT(names); i++) {
+    sli_tokenizer *t = open_reference(names[i]);
+    size_t most = sli_tokenizer_longest(t);
+    bool none = !strcmp(names[i], "gpt2") || !strcmp(names[i], "roberta") || !strcmp(names[i], "cuts");
+    CHECK(none ? !most : most >= 4 && most < 2048, "%s: %zu bytes are the longest token", names[i], most);
+    char *text = repeated("the ", 4096);
+    sli_token_row row = {0};
+    CHECK(!sli_tokenizer_encode(t, text, strlen(text), true, &row), "%s", sl_detail());
+    CHECK(!most || row.count * most >= strlen(text), "%s: %zu tokens", names[i], row.count);
+    free(row.items);
+    free(text);
+    sli_tokenizer_close(t);
+  }
+}
+
 /* ---- files that are none ---------------------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text, size_t bytes) {
@@ -233,6 +322,10 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < SLI_COUNT(names); i++) check_texts(names[i]);
   check_bad_text();
   check_odd_tokens();
+  check_nasty();
+  check_marks();
+  check_stopped();
+  check_longest();
   char path[] = "/tmp/sluice-tokenizer-XXXXXX";
   int fd = mkstemp(path);
   CHECK(fd >= 0, "a temporary file");
