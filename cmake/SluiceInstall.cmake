@@ -1,6 +1,7 @@
 # What `cmake --install` lays down: headers, the library, the tools, the
-# shipped models' sources, the modelled machines, and what pkg-config and CMake
-# need to find them.
+# shipped models' sources, the modelled machines, what pkg-config and CMake
+# need to find them, and the pages, the examples and the licence, where their links find each other.
+# The target `uninstall` takes away what the last `cmake --install` of this build laid down.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
@@ -13,6 +14,12 @@ install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machine
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models"
         FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE)
 
+if(NOT SKBUILD)
+  set(doc "${CMAKE_INSTALL_DATAROOTDIR}/doc/sluice")
+  install(FILES README.md LICENSE DESTINATION "${doc}")
+  install(DIRECTORY docs examples DESTINATION "${doc}" PATTERN "__pycache__" EXCLUDE)
+endif()
+
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake
   INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake"
@@ -21,9 +28,20 @@ install(FILES "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"
               "${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
 
-# The prefix is written relative to the file, so that a tree can be moved.
+# The prefix is written relative to the file, so that a tree can be moved. Programs find the library there
+# again, but for packages of a system, whose loader looks there anyway.
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  set(SLUICE_PC_RPATH "-Wl,-rpath,\${libdir} ")
+  target_link_options(sluice INTERFACE
+    "$<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>")
+endif()
 file(RELATIVE_PATH SLUICE_PC_PREFIX
      "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/p")
 configure_file(cmake/sluice.pc.in sluice.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/sluice.pc"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+if(PROJECT_IS_TOP_LEVEL)
+  add_custom_target(uninstall VERBATIM COMMAND "${CMAKE_COMMAND}"
+    "-DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt" -P "${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake")
+endif()

@@ -45,8 +45,6 @@ typedef struct sl_home_options {
                               computed again. NULL: all goes */
 } sl_home_options;
 
-/* What the run reports while it goes. Called on a worker's thread, in step
- * order; must not block for long. */
 /* What an sl_tally() comes to. */
 typedef struct sl_tally_values {
   const char *name;
@@ -231,7 +229,9 @@ typedef struct sl_lower_options {
   bool check_finite;       /* look at every output of every call: the first value that is not
                               finite ends the run, with op, actor and microbatch */
   uint64_t seed;           /* of random numbers drawn as it runs */
-  void (*on_step)(void *ctx, const sl_step_report *report); /* may be NULL */
+  /* What the run reports while it goes. Called on a worker's thread, in step order; must not block for long. May be
+   * NULL. */
+  void (*on_step)(void *ctx, const sl_step_report *report);
   /* The loss of an evaluation, after step number `step` (sl_graph_options.eval_every); before it,
    * each metric (sl_metric). May be NULL. */
   void (*on_eval)(void *ctx, int64_t step, double loss);

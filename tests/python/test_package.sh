@@ -14,7 +14,7 @@ done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cmake --install "$SLUICE_BUILD" --prefix "$scratch/prefix" >/dev/null
+cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$scratch/prefix" >/dev/null
 mkdir "$scratch/site"
 cp -r "$SLUICE_SOURCE/python/sluice" "$scratch/site/"
 "$python" "$SLUICE_SOURCE/python/make_abi.py" "$SLUICE_SOURCE/include" "$scratch/site/sluice" \

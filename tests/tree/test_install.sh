@@ -1,7 +1,7 @@
 #!/bin/bash
 # What `cmake --install` lays down is complete: a program outside the tree
 # builds against it by CMake and by pkg-config, and the installed tools run,
-# also after the whole tree has been moved.
+# also after the whole tree has been moved. Pages come with it, links and all; uninstall takes all of it away.
 # labels: unthreaded
 set -euo pipefail
 
@@ -12,7 +12,9 @@ fail() { echo "$*" >&2; exit 1; }
 sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
 export CFLAGS=${sanitize:+-fsanitize=$sanitize}
 
-cmake --install "$SLUICE_BUILD" --prefix "$scratch/first" >/dev/null
+# What the build's own list of what it installed says is left as it is.
+install() { cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$1" >/dev/null; }
+install "$scratch/first"
 mv "$scratch/first" "$scratch/prefix"
 prefix=$scratch/prefix
 config=$(find "$prefix" -name sluice.pc -printf '%h\n')
@@ -95,12 +97,15 @@ cmp "$scratch/whole.log" "$scratch/parts.log" || fail "a resumed run has other l
 export PKG_CONFIG_PATH=$config
 [[ $(pkg-config --modversion sluice) == 0.1.* ]] || fail "pkg-config does not know the version"
 read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
-libraries=$(pkg-config --variable=libdir sluice)
-export LD_LIBRARY_PATH=$libraries
 # shellcheck disable=SC2086
 cc $CFLAGS -Wall -Wextra -Werror "$scratch/user/user.c" "${flags[@]}" -o "$scratch/user/by_pc"
 "$scratch/user/by_pc" || fail "the program that pkg-config built does not run"
-unset LD_LIBRARY_PATH
+
+# A program that is installed itself finds the library as well.
+echo 'install(TARGETS user)' >>"$scratch/user/CMakeLists.txt"
+cmake -S "$scratch/user" -B "$scratch/user/build" >/dev/null && cmake --build "$scratch/user/build" >/dev/null
+cmake --install "$scratch/user/build" --prefix "$scratch/theirs" >/dev/null
+"$scratch/theirs/bin/user" || fail "the program that CMake installed does not run"
 
 # ---- the tools and the models ----------------------------------------------------
 
@@ -114,3 +119,42 @@ cp "$prefix/share/sluice/models/gpt.c" "$scratch/mine.c"
 "$prefix/bin/actorrun" --dry-run "$scratch/mine.c" --layers 1 --width 32 --heads 2 --context 16 \
   --data "$SLUICE_SOURCE/tests/reference/text.txt" >/dev/null ||
   fail "the installed actorrun does not compile a model"
+
+# ---- messages ----------------------------------------------------------------------------
+
+# Our files are named from the top of the sources, whatever the build.
+strings -d "$prefix"/bin/actor* "$(find "$prefix" -name libsluice.so)" >"$scratch/strings"
+grep -qx 'graph/[a-z/]*[.]c' "$scratch/strings" || fail "no name of a file of ours in the library"
+grep -F "$SLUICE_SOURCE/" "$scratch/strings" && fail "paths of the build"
+grep -E '^([.]{1,2}/)+[a-z].*[.][ch]$' "$scratch/strings" && fail "paths from the build"
+
+# ---- pages ----------------------------------------------------------------------------
+
+doc=$prefix/share/doc/sluice
+cmp "$SLUICE_SOURCE/LICENSE" "$doc/LICENSE" || fail "no licence"
+python3 - "$doc" <<'END' || fail "links of the pages lead nowhere"
+import pathlib, re, sys
+pages = [*pathlib.Path(sys.argv[1]).glob("**/*.md")]
+dead = [(page.name, link) for page in pages for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / link).exists()]
+print(*dead, sep="\n", file=sys.stderr)
+sys.exit(bool(dead) or len(pages) < 20)
+END
+
+# ---- and away again -------------------------------------------------------------------------
+
+mine=$scratch/sluice/prefix # where folders above have the name too
+mkdir -p "$mine/bin" "$mine/share/sluice/models" "$mine/lib"
+touch "$mine/share/sluice/models/mine.c"
+install "$mine"
+find "$mine" ! -type d ! -name mine.c >"$scratch/manifest" # as the build's own, which other tests write meanwhile
+uninstall() { cmake -DMANIFEST="$scratch/manifest" -P "$SLUICE_SOURCE/cmake/uninstall.cmake" 2>&1; }
+uninstall | grep -q 'removed [1-9]' || fail "uninstall says what it did"
+[[ $(find "$mine" ! -type d) == "$mine/share/sluice/models/mine.c" ]] || fail "uninstall left or took: $(find "$mine")"
+[[ ! -e $mine/include/sluice && ! -e $mine/share/doc/sluice && -d $mine/bin && -d $mine/lib ]] ||
+  fail "uninstall's folders: $(find "$mine")"
+uninstall | grep -q 'removed 0 ' || fail "a second uninstall"
+rm "$scratch/manifest"
+said=$(uninstall) && fail "uninstall of what was not installed"
+[[ $said == *'has installed nothing'* ]] || fail "uninstall of what was not installed: $said"
+cmake --build "$SLUICE_BUILD" --target help | grep uninstall >"$scratch/target" || fail "there is no target uninstall"

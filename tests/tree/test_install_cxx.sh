@@ -11,7 +11,7 @@ trap 'rm -rf "$scratch"' EXIT
 sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
 export CXXFLAGS=${sanitize:+-fsanitize=$sanitize}
 prefix=$scratch/prefix
-cmake --install "$SLUICE_BUILD" --prefix "$prefix" >/dev/null
+cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$prefix" >/dev/null
 
 # Python loads the library when it is running: static thread-local storage is short by then.
 if [[ -z $sanitize ]] && readelf -d "$(find "$prefix" -name libsluice.so)" | grep STATIC_TLS; then
