@@ -1,0 +1,252 @@
+/* Runs a fuzz target over its kept corpus and over mutations of it, as an ordinary test.
+ *
+ *   test_fuzz_NAME [SEED [COUNT]]         rounds of mutations, each from its seed
+ *   test_fuzz_NAME --seconds N [SEED]     as many rounds as fit
+ *   test_fuzz_NAME --file FILE...         these inputs as they are
+ *
+ * A target is a file tests/fuzz/test_NAME.c with
+ *
+ *   int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+ *
+ * and a line `labels: random unthreaded` in its first comment. Its corpus, a few small files, lies in
+ * tests/fuzz/corpus/NAME; words that inputs are made of may be told by fuzz_words (fuzz.h). CMake finds the
+ * target by itself, links it with this file, and makes it a test. tests/fuzz/long.sh builds the same
+ * targets with clang's libFuzzer, which sees what code an input reaches, for long runs. A target returns 0,
+ * frees what it takes, and calls abort() where a claim fails.
+ *
+ * An input that crashes, or takes more than HANG seconds, is left as crash-NAME in the working
+ * directory: keep it, made small, in the corpus. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/support/dice.h"
+#include "tests/support/seeds.h"
+#include "tests/support/test.h"
+
+enum { MOST_BYTES = 1 << 16, PER_SEED = 400, SEEDS = 4, SECONDS = 4, HANG = 30 };
+
+__attribute__((weak)) const char *const fuzz_words[] = {NULL};
+
+typedef struct input {
+  uint8_t *bytes;
+  size_t count;
+} input;
+
+static struct {
+  input *items;
+  size_t count, capacity;
+} corpus;
+
+/* ---- the input at hand ----------------------------------------------------------------------- */
+
+static char crash_path[128];
+static input at_hand;
+
+static void keep(void) {
+  int fd = open(crash_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool good = fd >= 0 && write(fd, at_hand.bytes, at_hand.count) == (ssize_t)at_hand.count;
+  if (fd >= 0) close(fd);
+  static const char kept[] = "the input lies in ", not_kept[] = "the input could not be written to ";
+  const char *text = good ? kept : not_kept;
+  if (write(2, text, strlen(text)) < 0 || write(2, crash_path, strlen(crash_path)) < 0 || write(2, "\n", 1) < 0) _exit(1);
+}
+
+static void crashed(int signal_number) {
+  static const char hang[] = "one input takes too long\n";
+  signal(SIGABRT, SIG_DFL);
+  if (signal_number == SIGALRM && write(2, hang, sizeof hang - 1) < 0) _exit(1);
+  keep();
+  if (signal_number == SIGALRM) abort();
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+void __sanitizer_set_death_callback(void (*call)(void));
+#endif
+
+static void watch(const char *name) {
+  snprintf(crash_path, sizeof crash_path, "crash-%s", name);
+  const int signals[] = {SIGABRT, SIGALRM};
+  for (size_t i = 0; i < SLI_COUNT(signals); i++) signal(signals[i], crashed);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback(keep);
+#else
+  signal(SIGSEGV, crashed), signal(SIGBUS, crashed), signal(SIGFPE, crashed);
+#endif
+}
+
+/* The bytes lie in a room of their own, so that a read behind them is seen. */
+static void run(const uint8_t *bytes, size_t count) {
+  at_hand = (input){malloc(count ? count : 1), count};
+  CHECK(at_hand.bytes, "memory for an input");
+  memcpy(at_hand.bytes, bytes, count);
+  alarm(HANG);
+  LLVMFuzzerTestOneInput(at_hand.bytes, count);
+  alarm(0);
+  free(at_hand.bytes);
+}
+
+/* ---- the corpus -------------------------------------------------------------------------------- */
+
+static void add_file(const char *path) {
+  FILE *file = fopen(path, "rb");
+  CHECK(file, "%s cannot be read", path);
+  SLI_GROW(corpus.items, corpus.count, corpus.capacity);
+  input *in = &corpus.items[corpus.count++];
+  in->bytes = sli_calloc(1, MOST_BYTES);
+  in->count = fread(in->bytes, 1, MOST_BYTES, file);
+  CHECK(!ferror(file) && fgetc(file) == EOF, "%s is longer than %d bytes", path, MOST_BYTES);
+  fclose(file);
+}
+
+static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+static void add_folder(const char *path) {
+  struct dirent **all;
+  int n = scandir(path, &all, is_visible, alphasort);
+  CHECK(n > 0, "%s has inputs", path);
+  for (int i = 0; i < n; i++) {
+    char *file = sli_format("%s/%s", path, all[i]->d_name);
+    add_file(file);
+    free(file);
+    free(all[i]);
+  }
+  free(all);
+}
+
+/* ---- mutations ----------------------------------------------------------------------------------- */
+
+static size_t place(dice *d, size_t end) { return end ? roll(d, (uint32_t)end) : 0; }
+
+static void put_in(input *in, size_t at, const void *bytes, size_t count) {
+  count = SLI_MIN(count, MOST_BYTES - in->count);
+  memmove(in->bytes + at + count, in->bytes + at, in->count - at);
+  memcpy(in->bytes + at, bytes, count);
+  in->count += count;
+}
+
+static void take_out(input *in, size_t at, size_t count) {
+  count = SLI_MIN(count, in->count - at);
+  memmove(in->bytes + at, in->bytes + at + count, in->count - at - count);
+  in->count -= count;
+}
+
+static void flip(dice *d, input *in) {
+  if (in->count) in->bytes[place(d, in->count)] ^= (uint8_t)(1u << roll(d, 8));
+}
+
+static void any_byte(dice *d, input *in) {
+  if (in->count) in->bytes[place(d, in->count)] = (uint8_t)roll(d, 256);
+}
+
+static void number(dice *d, input *in) {
+  static const int64_t likely[] = {0, 1, -1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, INT32_MAX, INT32_MIN,
+                                   UINT32_MAX, INT64_MAX, INT64_MIN};
+  static const size_t widths[] = {1, 2, 4, 8};
+  size_t width = widths[roll(d, SLI_COUNT(widths))];
+  int64_t value = likely[roll(d, SLI_COUNT(likely))];
+  if (in->count >= width) memcpy(in->bytes + place(d, in->count - width + 1), &value, width);
+}
+
+static void digits(dice *d, input *in) {
+  static const char *const likely[] = {"0", "-1", "1", "1e9", "1e308", "1e400", "-0", "0.5", "2147483648", "4294967296",
+                                       "9223372036854775807", "18446744073709551616", "null", "true", "[]", "{}", "\"\""};
+  size_t at = place(d, in->count), n = 0;
+  while (at < in->count && (in->bytes[at] < '0' || in->bytes[at] > '9')) at++;
+  while (at + n < in->count && in->bytes[at + n] >= '0' && in->bytes[at + n] <= '9') n++;
+  const char *text = likely[roll(d, SLI_COUNT(likely))];
+  take_out(in, at, n);
+  put_in(in, at, text, strlen(text));
+}
+
+static void word(dice *d, input *in) {
+  uint32_t n = 0;
+  while (fuzz_words[n]) n++;
+  if (!n) return any_byte(d, in);
+  const char *text = fuzz_words[roll(d, n)];
+  size_t at = place(d, in->count + 1);
+  if (roll(d, 2)) take_out(in, at, strlen(text));
+  put_in(in, at, text, strlen(text));
+}
+
+static void drop(dice *d, input *in) { take_out(in, place(d, in->count), 1 + roll(d, roll(d, 8) ? 8 : 1024)); }
+
+static void cut_short(dice *d, input *in) { in->count = place(d, in->count + 1); }
+
+static void twice(dice *d, input *in) {
+  static uint8_t copy[MOST_BYTES];
+  size_t from = place(d, in->count), n = SLI_MIN(1 + (size_t)roll(d, roll(d, 8) ? 32 : 4096), in->count - from);
+  memcpy(copy, in->bytes + from, n);
+  put_in(in, place(d, in->count + 1), copy, n);
+}
+
+/* The begin of this one and the end of another. */
+static void cross(dice *d, input *in) {
+  const input *other = &corpus.items[roll(d, (uint32_t)corpus.count)];
+  size_t from = place(d, other->count);
+  cut_short(d, in);
+  put_in(in, in->count, other->bytes + from, other->count - from);
+}
+
+static void mutate(dice *d, input *in) {
+  static void (*const ways[])(dice *, input *) = {flip, any_byte, number, digits, word, word, drop, twice, cross, cut_short};
+  for (uint32_t times = 1 + roll(d, roll(d, 4) ? 3 : 12); times; times--) ways[roll(d, SLI_COUNT(ways))](d, in);
+}
+
+static double now(void) { return 1e-9 * (double)sli_now_ns(); }
+
+static void run_seed(uint64_t seed, double end) {
+  static uint8_t room[MOST_BYTES];
+  dice d = {.key = seed};
+  for (int i = 0; i < PER_SEED && now() < end; i++) {
+    const input *base = &corpus.items[roll(&d, (uint32_t)corpus.count)];
+    input in = {room, base->count};
+    memcpy(room, base->bytes, base->count);
+    mutate(&d, &in);
+    run(in.bytes, in.count);
+  }
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static int run_files(int argc, char **argv) {
+  for (int i = 2; i < argc; i++) add_file(argv[i]);
+  for (size_t i = 0; i < corpus.count; i++) run(corpus.items[i].bytes, corpus.items[i].count);
+  return 0;
+}
+
+static void run_mutations(int argc, char **argv) {
+  if (argc > 2 && !strcmp(argv[1], "--seconds")) {
+    uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL);
+    double end = now() + strtod(argv[2], NULL);
+    for (; now() < end; seed++) run_seed(seed, end);
+    printf("seeds up to %llu\n", (unsigned long long)seed);
+    return;
+  }
+  seeds s = seeds_of(argc, argv, 1, SEEDS);
+  double end = now() + (double)SECONDS * (double)seeds_times();
+  for (uint64_t seed = s.first; seed < s.end && now() < end; seed++) run_seed(seed, argc > 1 ? 1e300 : end);
+}
+
+int main(int argc, char **argv) {
+  const char *base = strrchr(argv[0], '/'), *source = getenv("SLUICE_SOURCE");
+  const char *name = (base ? base + 1 : argv[0]) + strlen("test_fuzz_");
+  watch(name);
+  if (argc > 2 && !strcmp(argv[1], "--file")) return run_files(argc, argv);
+  char *folder = sli_format("%s/tests/fuzz/corpus/%s", source ? source : ".", name);
+  add_folder(folder);
+  for (size_t i = 0; i < corpus.count; i++) run(corpus.items[i].bytes, corpus.items[i].count);
+  run_mutations(argc, argv);
+  for (size_t i = 0; i < corpus.count; i++) free(corpus.items[i].bytes);
+  free(corpus.items);
+  free(folder);
+  return 0;
+}
