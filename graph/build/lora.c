@@ -111,6 +111,37 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
 
 static bool is_low(const sl_tensor *t) { return t->adapter && strstr(t->name, ".lora_"); }
 
+/* How many read it; *other: one that is no linear map of that direction. */
+static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transposed, const sli_node **other) {
+  int count = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      const sli_node *n = g->nodes[i];
+      if (n->in[a] != weight) continue;
+      count++;
+      if (n->op != &sl_op_linear || a != 1 || n->attrs.transposed != transposed) *other = n;
+    }
+  return count;
+}
+
+static const sl_tensor *find_low(const sl_graph *g, const sl_adapter *adapter) {
+  int i = 0;
+  while (!is_low(g->params[i]) || strcmp(g->params[i]->adapter->module, adapter->module)) i++;
+  return g->params[i];
+}
+
+/* An adapter is beside all that read a weight, or the model with its adapters merged is another one. */
+static void check_readers(sl_graph *g, const sl_tensor *weight) {
+  const sli_node *other = NULL;
+  int all = count_readers(g, weight, weight->adapter->transposed, &other);
+  int beside = count_readers(g, find_low(g, weight->adapter), false, &(const sli_node *){NULL});
+  if (!other && all == beside) return;
+  const sli_adapter_rule *rule = rule_of(g, weight);
+  sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: %s is also read by %s, which its adapter would not be "
+                    "beside; name other weights", rule->pattern, weight->name,
+                    other ? other->name : "a linear map without it");
+}
+
 sl_status sli_lora_settle(sl_graph *g) {
   add_texts(g);
   for (int i = 0; i < g->training.adapters.nrules && !g->status; i++) {
@@ -119,6 +150,8 @@ sl_status sli_lora_settle(sl_graph *g) {
       sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: no linear map has a weight of such a "
                         "name", rule->pattern);
   }
+  for (int i = 0; i < g->nparams && !g->status; i++)
+    if (g->params[i]->adapter && !is_low(g->params[i])) check_readers(g, g->params[i]);
   for (int i = 0; i < g->nparams && g->training.adapters.nrules; i++)
     if (!is_low(g->params[i])) g->params[i]->needs_grad = false;
   return g->status;

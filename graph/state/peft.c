@@ -2,7 +2,6 @@
  * and adapter_config.json, which says what their ranks and scales are. */
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,39 +10,14 @@
 #include "base/base.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
+#include "graph/state/peft_config.h"
 #include "graph/state/weights.h"
 #include "io/atomic.h"
-#include "io/file.h"
+#include "io/safetensors.h"
 
-static const char prefix[] = "base_model.model.", ending[] = ".lora_A.weight";
-
-static const cJSON *member(const cJSON *object, const char *name) {
-  return cJSON_GetObjectItemCaseSensitive(object, name);
-}
+static const char prefix[] = "base_model.model.", ending[] = ".lora_A.weight", other_ending[] = ".lora_B.weight";
 
 /* ---- what a folder holds --------------------------------------------------------------- */
-
-/* What is not done here. */
-static const char *strange(const cJSON *config) {
-  const cJSON *type = member(config, "peft_type"), *bias = member(config, "bias");
-  if (!cJSON_IsString(type) || strcmp(type->valuestring, "LORA")) return "peft_type is not LORA";
-  if (cJSON_IsTrue(member(config, "use_dora"))) return "use_dora is set";
-  if (cJSON_IsString(bias) && strcmp(bias->valuestring, "none")) return "bias is not none";
-  if (cJSON_GetArraySize(member(config, "modules_to_save"))) return "modules_to_save has some";
-  return NULL;
-}
-
-static sl_status read_config(const char *dir, cJSON **out) {
-  char *path = sli_format("%s/adapter_config.json", dir), *text = NULL;
-  sl_status status = sli_file_read(path, &text);
-  *out = status ? NULL : cJSON_Parse(text);
-  const char *wrong = *out ? strange(*out) : "it is no JSON";
-  if (!status && wrong) status = sl_fail(SL_E_INPUT, "%s: %s", path, wrong);
-  if (status) cJSON_Delete(*out);
-  free(text);
-  free(path);
-  return status;
-}
 
 static sl_status open_model(const char *dir, sli_safetensors **out) {
   char *path = sli_format("%s/adapter_model.safetensors", dir);
@@ -52,32 +26,47 @@ static sl_status open_model(const char *dir, sli_safetensors **out) {
   return status;
 }
 
-/* Of a module: what a pattern of the config says, a name or the end of one; else what all have. */
-static double number_of(const cJSON *config, const char *pattern, const char *all,
-                        const char *module) {
-  const cJSON *item;
-  cJSON_ArrayForEach(item, member(config, pattern)) {
-    size_t n = strlen(module), m = strlen(item->string);
-    if (n < m || strcmp(module + n - m, item->string) || (n > m && module[n - m - 1] != '.'))
-      continue;
-    return cJSON_GetNumberValue(item);
-  }
-  return cJSON_GetNumberValue(member(config, all));
+static bool ends_with(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n > m && !strcmp(name + n - m, end);
 }
 
-/* "base_model.model.h.3.attn.c_attn.lora_A.weight" -> "h.3.attn.c_attn"; NULL: it is no A. */
+/* "base_model.model.h.3.attn.c_attn.lora_A.weight" -> "h.3.attn.c_attn" */
 static char *module_of(const char *name) {
-  size_t n = strlen(name), m = strlen(ending), p = strlen(prefix);
-  if (n <= m || strcmp(name + n - m, ending)) return NULL;
+  size_t p = strlen(prefix), m = strlen(ending);
   const char *from = strncmp(name, prefix, p) ? name : name + p;
-  return sli_format("%.*s", (int)(n - m - (size_t)(from - name)), from);
+  return sli_format("%.*s", (int)(strlen(from) - m), from);
 }
 
-/* "h.3.attn.c_attn=8,alpha=16"; with rank-stabilised scaling that is alpha / sqrt(rank). */
-static char *text_of(const cJSON *config, const char *module, int64_t rank) {
-  double alpha = number_of(config, "alpha_pattern", "lora_alpha", module);
-  if (cJSON_IsTrue(member(config, "use_rslora"))) alpha *= sqrt((double)rank);
-  return alpha > 0 ? sli_format("%s.weight=%lld,alpha=%.9g", module, (long long)rank, alpha) : NULL;
+static const sli_stored_tensor *find_other(const sli_safetensors *file, const sli_stored_tensor *t) {
+  char *name = sli_strdup(t->name), *letter = strrchr(name, '.') - 1;
+  *letter = *letter == 'A' ? 'B' : 'A';
+  const sli_stored_tensor *other = sli_safetensors_find(file, name);
+  free(name);
+  return other;
+}
+
+/* A matrix of a linear map, [rank, in] or [out, rank], beside the other one of as many. */
+static sl_status check_tensor(const char *dir, const sli_safetensors *file, const sli_stored_tensor *t) {
+  bool is_a = ends_with(t->name, ending), is_b = ends_with(t->name, other_ending);
+  const sli_stored_tensor *other = is_a || is_b ? find_other(file, t) : NULL;
+  if ((!is_a && !is_b) || strpbrk(t->name, "*?[]\\=,"))
+    return sl_fail(SL_E_INPUT, "%s: tensor %.200s is not understood: only MODULE%s and MODULE%s of linear maps are",
+                   dir, t->name, ending, other_ending);
+  if (!other) return sl_fail(SL_E_INPUT, "%s: tensor %s is there without its lora_%c", dir, t->name, is_a ? 'B' : 'A');
+  int64_t rank = t->dim[is_a ? 0 : 1], rank_other = other->dim[is_a ? 1 : 0];
+  if (t->ndim == 2 && other->ndim == 2 && rank > 0 && rank == rank_other) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: tensor %s and its lora_%c are no matrices of one rank", dir, t->name, is_a ? 'B' : 'A');
+}
+
+/* "h.3.attn.c_attn.weight=8,alpha=16" */
+static sl_status text_of(const sli_peft_config *config, const sli_stored_tensor *t, char **out) {
+  char *module = module_of(t->name);
+  double alpha = 0;
+  sl_status status = sli_peft_alpha(config, module, t->dim[0], &alpha);
+  if (!status) *out = sli_format("%s.weight=%lld,alpha=%.9g", module, (long long)t->dim[0], alpha);
+  free(module);
+  return status;
 }
 
 /* Texts one behind the other, with pointers to them in front. */
@@ -92,66 +81,89 @@ static char **in_one_block(char **texts, int count) {
   return block;
 }
 
-static sl_status list_modules(const char *dir, const cJSON *config, const sli_safetensors *file,
-                              int *count, char **texts) {
-  for (int i = 0; i < sli_safetensors_count(file); i++) {
+static sl_status list_modules(const char *dir, const sli_peft_config *config, const sli_safetensors *file, int *count,
+                              char **texts) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < sli_safetensors_count(file) && !status; i++) {
     const sli_stored_tensor *t = sli_safetensors_at(file, i);
-    char *module = module_of(t->name);
-    if (module) texts[*count] = text_of(config, module, t->dim[0]);
-    bool good = !module || texts[(*count)++];
-    free(module);
-    if (!good)
-      return sl_fail(SL_E_INPUT, "%s/adapter_config.json: no lora_alpha for %s", dir, t->name);
+    status = check_tensor(dir, file, t);
+    if (!status && ends_with(t->name, ending)) status = text_of(config, t, &texts[*count]);
+    *count += !status && texts[*count];
   }
-  if (*count) return SL_OK;
+  if (status || *count) return status;
   return sl_fail(SL_E_INPUT, "%s/adapter_model.safetensors has no tensor named as ...%s", dir, ending);
 }
 
-sl_status sl_adapter_modules(const char *dir, int *count, char ***lora) {
-  cJSON *config = NULL;
+static sl_status read_modules(const char *dir, const sli_peft_config *config, int *count, char ***lora) {
   sli_safetensors *file = NULL;
-  sl_status status = read_config(dir, &config);
+  sl_status status = open_model(dir, &file);
   if (status) return status;
   int n = 0;
-  char **texts = NULL;
-  status = open_model(dir, &file);
-  if (!status) {
-    texts = sli_calloc((size_t)sli_safetensors_count(file) + 1, sizeof *texts);
-    status = list_modules(dir, config, file, &n, texts);
-    sli_safetensors_close(file);
-  }
+  char **texts = sli_calloc((size_t)sli_safetensors_count(file) + 1, sizeof *texts);
+  status = list_modules(dir, config, file, &n, texts);
+  sli_safetensors_close(file);
   if (!status) {
     *lora = in_one_block(texts, n);
     *count = n;
   }
   for (int i = 0; i < n; i++) free(texts[i]);
   free(texts);
-  cJSON_Delete(config);
+  return status;
+}
+
+sl_status sl_adapter_modules(const char *dir, int *count, char ***lora) {
+  sli_peft_config config;
+  sl_status status = sli_peft_config_read(dir, &config);
+  if (!status) status = read_modules(dir, &config, count, lora);
+  sli_peft_config_fini(&config);
   return status;
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-static const sli_stored_tensor *find(const sli_safetensors *file, const char *name) {
+static const sli_stored_tensor *find_as(const sli_safetensors *file, const char *name) {
   char *full = sli_format("%s%s", prefix, name);
   const sli_stored_tensor *t = sli_safetensors_find(file, full);
   free(full);
   return t ? t : sli_safetensors_find(file, name);
 }
 
-static sl_status load(const char *dir, const sli_safetensors *file, const sl_lowered *lowered,
-                      sl_runtime *rt, int index) {
+/* Adapters of the bare network, without its head, leave out the first part of the names. */
+static const sli_stored_tensor *find(const sli_safetensors *file, const char *name) {
+  const sli_stored_tensor *t = find_as(file, name);
+  const char *dot = strchr(name, '.');
+  return t || !dot ? t : find_as(file, dot + 1);
+}
+
+typedef struct loading {
+  const char *dir;
+  const sli_safetensors *file;
+  const sl_lowered *lowered;
+  sl_runtime *rt;
+  bool *used; /* of the file's tensors */
+} loading;
+
+static sl_status load(const loading *l, int index) {
   const sl_param_info *params;
-  sl_lowered_params(lowered, &params);
-  const sli_stored_tensor *t = find(file, params[index].name);
+  sl_lowered_params(l->lowered, &params);
+  const sli_stored_tensor *t = find(l->file, params[index].name);
   if (!t) return SL_OK; /* new beside those of the folder */
-  sl_status status = sli_stored_check(dir, params[index].name, &params[index].type, t);
-  if (status || !sl_param_here(lowered, rt, index)) return status;
+  l->used[t - sli_safetensors_at(l->file, 0)] = true;
+  sl_status status = sli_stored_check(l->dir, params[index].name, &params[index].type, t);
+  if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   float *values = sli_calloc(1, sl_type_bytes(&params[index].type));
-  status = sli_safetensors_read(file, t, values);
-  if (!status) status = sl_param_set(lowered, rt, index, values);
+  status = sli_safetensors_read(l->file, t, values);
+  if (!status) status = sl_param_set(l->lowered, l->rt, index, values);
   free(values);
   return status;
+}
+
+static sl_status check_used(const loading *l) {
+  for (int i = 0; i < sli_safetensors_count(l->file); i++)
+    if (!l->used[i])
+      return sl_fail(SL_E_INPUT, "%s: no adapter of the model takes tensor %s", l->dir,
+                     sli_safetensors_at(l->file, i)->name);
+  return SL_OK;
 }
 
 sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt) {
@@ -160,8 +172,12 @@ sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime
   sli_safetensors *file;
   sl_status status = open_model(dir, &file);
   if (status) return status;
+  bool *used = sli_calloc((size_t)sli_safetensors_count(file) + 1, sizeof *used);
+  const loading l = {dir, file, lowered, rt, used};
   for (int i = 0; i < n && !status; i++)
-    if (sli_is_adapter(&params[i])) status = load(dir, file, lowered, rt, i);
+    if (sli_is_adapter(&params[i])) status = load(&l, i);
+  if (!status) status = check_used(&l);
+  free(used);
   sli_safetensors_close(file);
   return status;
 }

@@ -88,6 +88,77 @@ refuses "lora h.*.attn: not as PATTERN=RANK" --lora 'h.*.attn'
 refuses "lora h.*.attn=4,beta=1: not as PATTERN=RANK" --lora 'h.*.attn=4,beta=1'
 refuses "--save-adapter: which adapters?" --save-adapter b
 refuses "adapter_config.json" --adapter nowhere
+refuses "is also read by embedding/embedding.1" --lora wte=4
+
+# Of a folder that PEFT has saved all is understood, or it is refused.
+python3 - "$reference/lora_gpt2" <<'PY'
+import json, os, re, struct, sys
+config = json.load(open(sys.argv[1] + "/adapter_config.json"))
+raw = open(sys.argv[1] + "/adapter_model.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+header, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+header.pop("__metadata__", None)
+tensors = {k: (v["shape"], data[v["data_offsets"][0]:v["data_offsets"][1]]) for k, v in header.items()}
+first = sorted(tensors)[0]
+module = first[:-len(".lora_A.weight")]
+def put(name, changed=(), gone=(), more=(), **keys):
+    os.makedirs(name, exist_ok=True)
+    json.dump({**config, **keys}, open(name + "/adapter_config.json", "w"))
+    t, head, at = {k: v for k, v in {**tensors, **dict(changed), **dict(more)}.items() if k not in gone}, {}, 0
+    for k, (shape, b) in t.items():
+        head[k] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(b)]}
+        at += len(b)
+    text = json.dumps(head).encode()
+    open(name + "/adapter_model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + b"".join(b for _, b in t.values()))
+zeros = lambda *shape: (list(shape), bytes(4 * __import__("math").prod(shape)))
+put("bad.lora_bias", lora_bias=True)
+put("bad.lora_B.bias", more={module + ".lora_B.bias": zeros(96)})
+put("bad.lora_embedding_A", more={"base_model.model.transformer.wte.lora_embedding_A": zeros(4, 256)})
+put("bad.lora_magnitude_vector", more={module + ".lora_magnitude_vector": zeros(96)})
+bare = module[len("base_model.model."):]
+put("bad.no_adapter_of_the_model", more={bare + l: tensors[module + l] for l in (".lora_A.weight", ".lora_B.weight")})
+put("bad.no_linear_map", more={"base_model.model.transformer.h.7.attn.c_attn.lora_A.weight": zeros(4, 32),
+                               "base_model.model.transformer.h.7.attn.c_attn.lora_B.weight": zeros(96, 4)})
+put("bad.without_its_lora_B", gone=[module + ".lora_B.weight"])
+put("bad.without_its_lora_A", gone=[module + ".lora_A.weight"])
+put("bad.init_lora_weights", init_lora_weights="pissa")
+put("bad.layer_replication", layer_replication=[[0, 1], [0, 1]])
+put("bad.trainable_token_indices", trainable_token_indices=[3])
+put("bad.megatron_config", megatron_config={"tensor_model_parallel_size": 2})
+put("bad.modules_to_save", modules_to_save=["lm_head"])
+put("bad.use_dora", use_dora="true")
+put("bad.peft_type", peft_type="LOHA")
+put("bad.some_new_key", some_new_key=0.5)
+put("bad.use_rslora", use_rslora="false")
+put("bad.rank", rank_pattern={})
+put("bad.target_modules", target_modules=["c_attn"])
+put("bad.exclude_modules", exclude_modules="transformer.*c_proj")
+put("bad.layers_to_transform", layers_to_transform=[0])
+put("bad.regular_expression", alpha_pattern={"c_attn[": 6})
+put("bad.parts_that", alpha_pattern={"(?P<x>c_attn)": 6})
+put("bad.took_too_long", alpha_pattern={"((a*)*)*b|(([a-z0-9.]+)*)*!": 6})
+put("bad.lora_alpha", alpha_pattern={"h.1.attn.c_attn": "6"})
+same = {"alpha_pattern": {"h.1.attn.c_attn": 6}, "rank_pattern": {"h.1.attn.c_attn": 2}}
+put("good.groups", alpha_pattern={"h\\.1\\.attn.(c_attn|q)": 6, "c_attn": 8}, rank_pattern={"(?:x|h).1.attn.c_attn": 2})
+put("good.first", alpha_pattern={"[h].1.attn.c_attn": 6, "h.1.attn.c_(attn|proj)": 8})
+put("good.whole", alpha_pattern={"transformer.h.1.attn.c_attn": 6, "1.attn.c_attn|attn": 8, "ttn": 1})
+put("good.old", lora_dropout=0.1, enable_lora=None, merge_weights=False, megatron_core="x", task_type=None,
+    target_modules=r".*\.(c_attn|c_proj)", layers_to_transform=[0, 1], layers_pattern="h", init_lora_weights="gaussian",
+    loftq_config={"loftq_bits": 4}, runtime_config={"ephemeral_gpu_offload": False}, some_new_key=[], other_new_key=False)
+os.makedirs("good.bare", exist_ok=True)
+saved, tensors = tensors, {k.replace("transformer.", ""): v for k, v in tensors.items()}
+put("good.bare", alpha_pattern={"h.1.attn.c_attn": 6})
+PY
+for folder in bad.*; do
+  word=${folder#bad.}
+  refuses "actorrun: " --adapter "$folder" --init "$reference/hf_gpt2/model.safetensors"
+  grep -q "${word//_/[_ ]}" err || fail "the message names $word"
+done
+run --steps 1 --report one.json --init "$reference/hf_gpt2/model.safetensors" --adapter "$reference/lora_gpt2"
+for folder in good.*; do
+  run --steps 1 --report good.json --init "$reference/hf_gpt2/model.safetensors" --adapter "$folder"
+  cmp <(loss one.json) <(loss good.json) || fail "$folder is the same adapter"
+done
 mkdir dora
 sed 's/"use_dora": false/"use_dora": true/' "$reference/lora_gpt2/adapter_config.json" >dora/adapter_config.json
-refuses "dora/adapter_config.json: use_dora is set" --adapter dora
+refuses "dora/adapter_config.json: use_dora is true; only false is supported" --adapter dora
