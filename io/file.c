@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-sl_status sli_file_read(const char *path, char **out) {
+sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes) {
   FILE *file = fopen(path, "rb");
   if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
   char *text = NULL;
@@ -26,10 +26,16 @@ sl_status sli_file_read(const char *path, char **out) {
   fclose(file);
   if (!error) {
     *out = text;
+    *bytes = size;
     return SL_OK;
   }
   free(text);
   return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
+}
+
+sl_status sli_file_read(const char *path, char **out) {
+  size_t bytes;
+  return sli_file_read_bytes(path, out, &bytes);
 }
 
 static sl_status map_open(const char *path, int fd, void **out, size_t *bytes) {

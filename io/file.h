@@ -9,6 +9,8 @@
 
 /* The file's bytes and a zero behind them; the caller's to free(). SL_E_INPUT names it. */
 sl_status sli_file_read(const char *path, char **out);
+/* The same of files that may hold zeros: how many bytes there are. */
+sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes);
 
 /* Maps a regular file to be read; an empty one is NULL. munmap() ends that. SL_E_INPUT names it. */
 sl_status sli_file_map(const char *path, void **out, size_t *bytes);
