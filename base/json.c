@@ -264,7 +264,8 @@ static const char *const kinds[] = {[SLI_JSON_NUMBER] = "a number", [SLI_JSON_WH
 
 static int type_of(const cJSON *item) { return item ? item->type & 0xff : cJSON_Invalid; }
 
-const char *sli_json_kind_of(const cJSON *item) {
+/* In words. */
+static const char *kind_of(const cJSON *item) {
   switch (type_of(item)) {
     case cJSON_Number: return kinds[SLI_JSON_NUMBER];
     case cJSON_String: return kinds[SLI_JSON_TEXT];
@@ -294,7 +295,7 @@ sl_status sli_json_is(const sli_json *doc, const cJSON *item, sli_json_kind kind
   if (is_kind(item, kind)) return SL_OK;
   if (type_of(item) == cJSON_Number)
     return sli_json_fail(doc, item, "wanted %s, found %.9g", kinds[kind], item->valuedouble);
-  return sli_json_fail(doc, item, "wanted %s, found %s", kinds[kind], sli_json_kind_of(item));
+  return sli_json_fail(doc, item, "wanted %s, found %s", kinds[kind], kind_of(item));
 }
 
 static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_kind kind, double least, double most,
@@ -307,7 +308,7 @@ static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_ki
   char found[32];
   snprintf(found, sizeof found, "%.9g", v);
   return sli_json_fail(doc, item, "wanted %s from %.9g to %.9g, found %s", kinds[kind], least, most,
-                       isnan(v) ? sli_json_kind_of(item) : found);
+                       isnan(v) ? kind_of(item) : found);
 }
 
 sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most, double *out) {
@@ -385,11 +386,8 @@ sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key,
 }
 
 static sl_status read_whole(const sli_json *doc, const cJSON *item, const sli_json_field *f) {
-  double value = 0;
-  sl_status status = read_number(doc, item, SLI_JSON_WHOLE, SLI_MAX(f->least, -(double)most_exact),
-                                 SLI_MIN(f->most, (double)most_exact), &value);
-  if (!status) *(int64_t *)f->out = (int64_t)value;
-  return status;
+  double least = SLI_MAX(f->least, -(double)most_exact), most = SLI_MIN(f->most, (double)most_exact);
+  return sli_json_whole(doc, item, (int64_t)least, (int64_t)most, f->out);
 }
 
 static sl_status read_field(const sli_json *doc, const cJSON *of, const sli_json_field *f) {

@@ -58,8 +58,6 @@ typedef enum sli_json_kind {
   SLI_JSON_ANY     /* const cJSON * */
 } sli_json_kind;
 
-/* What it is, in words: "a number". */
-const char *sli_json_kind_of(const cJSON *item);
 /* SL_E_INPUT unless it is of that kind. */
 sl_status sli_json_is(const sli_json *doc, const cJSON *item, sli_json_kind kind);
 /* Numbers from `least` to `most`. */

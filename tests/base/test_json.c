@@ -142,6 +142,9 @@ static void paths_lead_to_the_culprit(void) {
   CHECK(!read_text("{\"a\": [0, {\"b c\": [[1, 2], [3]]}], \"d\": 1}", &doc), "it is JSON");
   const cJSON *deep = doc.root->child->child->next->child->child->next->child;
   CHECK(deep->valuedouble == 3, "it is the 3");
+  int64_t whole = 0;
+  CHECK(!sli_json_whole(&doc, deep, 3, INT64_MAX, &whole) && whole == 3, "3 is one of the whole numbers");
+  CHECK(sli_json_whole(&doc, deep, INT64_MIN, 2, &whole) && strstr(sl_detail(), "from -9.00719925e+15 to 2, found 3"), "it says '%s'", sl_detail());
   sli_json_fail(&doc, deep, "is %d", 3);
   CHECK(!strcmp(sl_detail(), "a.json: a[1].b c[1][0]: is 3"), "it says '%s'", sl_detail());
   const cJSON *none;

@@ -118,47 +118,78 @@ static void numbers_of_machine_files_have_their_range(void) {
   static const struct {
     const char *name, *value, *says;
   } cases[] = {
-      {"memory_bytes", "8e96", "memory_bytes is 8e+96: it must be a number from 0 to 1e+18"},
-      {"memory_bytes", "-1", "memory_bytes is -1"},
-      {"memory_bytes", "\"8G\"", "memory_bytes is \"8G\""},
-      {"memory_bytes", "null", "memory_bytes is null"},
+      {"memory_bytes", "8e96", "memory_bytes: wanted a number from 0 to 1e+18, found 8e+96"},
+      {"memory_bytes", "-1", "memory_bytes: wanted a number from 0 to 1e+18, found -1"},
+      {"memory_bytes", "\"8G\"", "memory_bytes: wanted a number from 0 to 1e+18, found a text"},
+      {"memory_bytes", "null", "memory_bytes: wanted a number from 0 to 1e+18, found null"},
       {"memory_bytes", NULL, "memory_bytes is missing"},
       {"flops_per_second", "{\"bf16\": 1}", "flops_per_second.f32 is missing"},
-      {"flops_per_second", "{\"f32\": 1e31}", "flops_per_second.f32 is 1e+31"},
-      {"flops_efficiency", "1.5", "flops_efficiency is 1.5: it must be a number from 0 to 1"},
-      {"op_seconds", "1e9", "op_seconds is 1000000000"},
-      {"devices_per_host", "1e10", "devices_per_host is 10000000000"},
-      {"host_link_seconds", "-1e-9", "host_link_seconds is -1e-09"},
-      {"copy_bytes_per_second", "-1", "copy_bytes_per_second is -1: it must be a number from 0 to"},
-      {"host_memory_bytes_per_second", "\"4G\"", "host_memory_bytes_per_second is \"4G\""},
-      {"disk_read_bytes_per_second", "1e31", "disk_read_bytes_per_second is 1e+31"},
+      {"flops_per_second", "{\"f32\": 1e31}", "flops_per_second.f32: wanted a number from 0 to 1e+30, found 1e+31"},
+      {"flops_efficiency", "1.5", "flops_efficiency: wanted a number from 0 to 1, found 1.5"},
+      {"op_seconds", "1e9", "op_seconds: wanted a number from 0 to 1000000, found 1e+09"},
+      {"devices_per_host", "1e10", "devices_per_host: wanted a whole number from 0 to 1048576, found 1e+10"},
+      {"host_link_seconds", "-1e-9", "host_link_seconds: wanted a number from 0 to 1000000, found -1e-09"},
+      {"copy_bytes_per_second", "-1", "copy_bytes_per_second: wanted a number from 0 to 1e+30, found -1"},
+      {"host_memory_bytes_per_second", "\"4G\"", "host_memory_bytes_per_second: wanted a number from 0 to 1e+30, found a text"},
+      {"disk_read_bytes_per_second", "1e31", "disk_read_bytes_per_second: wanted a number from 0 to 1e+30, found 1e+31"},
       {"disk_write_bytes_per_second", "0.5", "disk_write_bytes_per_second is less than a byte"},
-      {"link_seconds", "{}", "link_seconds is {}"},
-      {"link_seconds", "\"\033[2J\"", "link_seconds is \"\\u001b[2J\""},
+      {"link_seconds", "{}", "link_seconds: wanted a number from 0 to 1000000, found an object"},
+      {"link_seconds", "\"\033[2J\"", "not JSON at line 1, column"},
+      {"link_seconds", "\"\\u001b[2J\"", "link_seconds: wanted a number from 0 to 1000000, found a text"},
       {"flops_per_second", "{\"f32\": 1e-300}", "a device that computes or moves nothing"},
       {"flops_efficiency", "0", "a device that computes or moves nothing"},
       {"curves", "{\"add\": {\"bytes\": [1, 4, 2], \"seconds\": [1, 1, 1]}}",
-       "the grid of curves.add.bytes does not rise: 2 follows 4"},
+       "curves.add.bytes: a grid that does not rise: 2 follows 4"},
       {"curves", "{\"add\": {\"bytes\": [1, 2], \"seconds\": [1, -1]}}",
-       "curves.add.seconds: all its numbers must be above 0"},
+       "curves.add.seconds[1]: wanted a number from"},
       {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[1, 1], [1]]}}",
-       "curves.linear has 3 seconds for the 4 points of its grid"},
-      {"curves", "{\"add\": {\"seconds\": [1]}}", "curves.add is over no axis"},
+       "curves.linear: 3 seconds for the 4 points of its grid"},
+      {"curves", "{\"add\": {\"seconds\": [1]}}", "curves.add: a curve over no axis"},
       {"curves", "{\"add\": {\"b\\u001b\": [1], \"seconds\": [1]}}", "curves.add.b\\x1b: a curve is over m, n, k"},
-      {"rows", "{\"linear\": {\"efficiency\": 1.5}}", "rows.linear.efficiency must be a number from 0 to 1"},
-      {"rows", "{\"linear\": {\"tile\": [1, 2, 3]}}", "rows.linear.tile is not two numbers"},
-      {"exchange", "{\"algorithm\": \"star\"}", "exchange.algorithm is one of tree, ring, direct and hier"},
+      {"rows", "{\"linear\": {\"efficiency\": 1.5}}", "rows.linear.efficiency: wanted a number from 0 to 1, found 1.5"},
+      {"rows", "{\"linear\": {\"tile\": [1, 2, 3]}}", "rows.linear.tile: wanted two numbers"},
+      {"exchange", "{\"algorithm\": \"star\"}", "exchange: its algorithm is one of tree, ring, direct and hier"},
       {"exchange", "{\"net\": {\"all-to-all\": {\"m\": [1], \"seconds\": [1]}}}",
-       "exchange.net.all-to-all is over m: an exchange is over bytes and devices"},
+       "exchange.net.all-to-all: over m: an exchange is over bytes and devices"},
       {"exchange", "{\"host\": {\"all-reduce\": {\"bytes\": [1, 2], \"seconds\": [1]}}}",
-       "exchange.host.all-reduce has 1 seconds for the 2 points"},
-      {"process_link", "{\"head\": [64], \"seconds\": [1]}", "process_link is over head: a link is over bytes and devices"},
-      {"links", "[{\"from\": 0, \"to\": 0}]", "links[0] leads from one device to another"},
-      {"links", "[{\"from\": 0, \"to\": 1, \"seconds\": -1}]", "links[0].seconds must be a number from 0"},
-      {"links_per_host", "-1", "links_per_host must be a number from 0"},
-      {"gradient_bytes", "16", "gradient_bytes must be a number from 0.5 to 8"},
-      {"step_seconds", "-1", "step_seconds must be a number from 0"},
-      {"slowdown_while_exchanging", "0.5", "slowdown_while_exchanging must be a number from 1"}};
+       "exchange.host.all-reduce: 1 seconds for the 2 points"},
+      {"process_link", "{\"head\": [64], \"seconds\": [1]}", "process_link: over head: a link is over bytes and devices"},
+      {"links", "[{\"from\": 0, \"to\": 0}]", "links[0]: a link leads from one device to another"},
+      {"links", "[{\"from\": 0, \"to\": 1, \"seconds\": -1}]", "links[0].seconds: wanted a number from 0"},
+      {"links_per_host", "-1", "links_per_host: wanted a number from 0"},
+      {"gradient_bytes", "16", "gradient_bytes: wanted a number from 0.5 to 8"},
+      {"step_seconds", "-1", "step_seconds: wanted a number from 0"},
+      {"slowdown_while_exchanging", "0.5", "slowdown_while_exchanging: wanted a number from 1"},
+      /* Of another shape. */
+      {"curves", "[1]", "curves: wanted an object, found an array"},
+      {"curves", "{\"add\": [1]}", "curves.add: wanted an object, found an array"},
+      {"curves", "{\"add\": 1}", "curves.add: wanted an object, found 1"},
+      {"curves", "{\"add\": {\"bytes\": {\"a\": 1}, \"seconds\": [1]}}", "curves.add.bytes: wanted an array, found an object"},
+      {"curves", "{\"add\": {\"bytes\": [1]}}", "curves.add.seconds is missing"},
+      {"curves", "{\"add\": {\"bytes\": [1, 2], \"seconds\": [1, \"2\"]}}", "curves.add.seconds[1]: wanted a number"},
+      {"curves", "{\"add\": {\"bytes\": [1], \"seconds\": [{}]}}", "curves.add.seconds[0]: wanted a number"},
+      {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[1, 1, 1], [1]]}}",
+       "curves.linear.seconds[0]: 3 values for the 2 of n"},
+      {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[[1, 1]], [[1, 1]]]}}", "curves.linear.seconds[0]: 1 values"},
+      {"rows", "[{}]", "rows: wanted an object, found an array"},
+      {"rows", "{\"linear\": 1}", "rows.linear: wanted an object, found 1"},
+      {"rows", "{\"linear\": {\"in_turn\": 1}}", "rows.linear.in_turn: wanted true or false, found 1"},
+      {"rows", "{\"linear\": {\"eficiency\": 1}}", "rows.linear.eficiency: not understood; known there: flops_factor"},
+      {"exchange", "[]", "exchange: wanted an object, found an array"},
+      {"exchange", "{\"host\": []}", "exchange.host: wanted an object, found an array"},
+      {"exchange", "{\"host\": {\"all-reduce\": 1}}", "exchange.host.all-reduce: wanted an object, found 1"},
+      {"exchange", "{\"host\": {\"all-sum\": {}}}", "exchange.host.all-sum: not understood"},
+      {"exchange", "{\"algorithm\": 1}", "exchange.algorithm: wanted a text, found 1"},
+      {"process_link", "[1]", "process_link: wanted an object, found an array"},
+      {"links", "{\"a\": 1}", "links: wanted an array, found an object"},
+      {"links", "[1]", "links[0]: wanted an object, found 1"},
+      {"links", "[{\"from\": 0.5, \"to\": 1}]", "links[0].from: wanted a whole number"},
+      {"links", "[{\"from\": 0}]", "links[0].to is missing"},
+      {"flops_per_second", "1e12", "flops_per_second: wanted an object, found 1e+12"},
+      {"flops_per_second", "{\"f32\": 1e12, \"bf16\": \"2\"}", "flops_per_second.bf16: wanted a number, found a text"},
+      {"devices_per_host", "1.5", "devices_per_host: wanted a whole number"},
+      {"op_second", "1", "op_second: not understood; known there: name, source"},
+      {"op_seconds", "1e-6, \"op_seconds\": 2", "op_seconds: its key stands there twice"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     char *text = machine_with(cases[i].name, cases[i].value);
     refused_file("machine", text, cases[i].says);
@@ -170,6 +201,27 @@ static void numbers_of_machine_files_have_their_range(void) {
   CHECK(!read_line(line), "%s", sl_detail());
   free(good);
   free(line);
+}
+
+/* Points are counted without an overflow: 65536 x 65536 are not none. */
+static void grids_are_counted(void) {
+  enum { LONG = 1 << 16 };
+  char *text = NULL;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  const char *axes[] = {"m", "n", "k", "bytes"};
+  fputs("{\"add\": {", out);
+  for (int a = 0; a < 4; a++) {
+    fprintf(out, "\"%s\": [1", axes[a]);
+    for (int i = 2; i <= LONG; i++) fprintf(out, ",%d", i);
+    fputs("], ", out);
+  }
+  fputs("\"seconds\": [1]}}", out);
+  fclose(out);
+  char *whole = machine_with("curves", text);
+  refused_file("machine", whole, "curves.add: 1 seconds for the more than 18446744073709551615 points of its grid");
+  free(whole);
+  free(text);
 }
 
 /* Each goes where it belongs; what is not given takes no time. */
@@ -199,12 +251,13 @@ static void numbers_of_profiles_have_their_range(void) {
   static const struct {
     const char *text, *says;
   } cases[] = {{"{\"ops\": [{\"name\": \"a\", \"seconds\": 1e300}]}",
-                "op a takes 1e+300 seconds: it must be from 0 to 1e+06"},
-               {"{\"ops\": [{\"name\": \"a\", \"seconds\": -1}]}", "op a takes -1 seconds"},
-               {"{\"ops\": [{\"name\": \"a\"}]}", "op 0 has no name or no seconds"},
-               {"{\"ops\": [7]}", "op 0 has no name or no seconds"},
-               {"[]", "not a report with measured ops"},
-               {"", "not a report with measured ops"}};
+                "ops[0].seconds: wanted a number from 0 to 1000000, found 1e+300"},
+               {"{\"ops\": [{\"name\": \"a\", \"seconds\": -1}]}", "ops[0].seconds: wanted a number from 0 to 1000000, found -1"},
+               {"{\"ops\": [{\"name\": \"a\"}]}", "ops[0].seconds is missing"},
+               {"{\"ops\": [7]}", "ops[0]: wanted an object, found 7"},
+               {"{}", "not a report with measured ops"},
+               {"[]", "wanted an object, found an array"},
+               {"", "not JSON at line 1, column 1"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++)
     refused_file("profile", cases[i].text, cases[i].says);
 }
@@ -215,6 +268,7 @@ int main(void) {
   sizes_have_their_range();
   what_cannot_be_counted_is_refused();
   numbers_of_machine_files_have_their_range();
+  grids_are_counted();
   rates_of_homes_are_read();
   numbers_of_profiles_have_their_range();
   unlink(path);

@@ -1,7 +1,6 @@
 /* Running the actorrun beside this program. */
 #include "tools/actortune/actortune.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/tempdir.h"
-#include "io/file.h"
+#include "io/json.h"
 
 extern char **environ;
 
@@ -79,17 +78,14 @@ static sl_status run_in(const sli_tempdir *place, const words *w, const char *wh
   return status;
 }
 
-static sl_status read_report(const sli_tempdir *place, cJSON **out) {
-  char *path = sli_tempdir_path(place, report_name), *text = NULL;
-  sl_status status = sli_file_read(path, &text);
-  if (!status && !(*out = cJSON_Parse(text)))
-    status = sl_fail(SL_E_INPUT, "the report of actorrun is not JSON");
-  free(text);
+static sl_status read_report(const sli_tempdir *place, sli_json *out) {
+  char *path = sli_tempdir_path(place, report_name);
+  sl_status status = sli_json_open(path, out);
   free(path);
   return status;
 }
 
-sl_status actorrun_run(const words *w, const char *what, cJSON **report) {
+sl_status actorrun_run(const words *w, const char *what, sli_json *report) {
   sli_tempdir place;
   sl_status status = sli_tempdir_open(NULL, &place);
   if (status) return status;

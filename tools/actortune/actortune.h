@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
+#include "base/json.h"
 #include "tools/common/common.h"
 
 /* ---- settings ---------------------------------------------------------------------- */
@@ -170,8 +171,7 @@ char *format_memory(char out[32], double bytes);
 /* ---- running actorrun -------------------------------------------------------------- */
 
 /* Runs the actorrun beside this program with these words; its report is the caller's to delete. */
-struct cJSON;
-sl_status actorrun_run(const words *w, const char *what, struct cJSON **report);
+sl_status actorrun_run(const words *w, const char *what, sli_json *report);
 
 /* actortune plan. */
 int planner_main(int argc, char **argv);

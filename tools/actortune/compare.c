@@ -1,13 +1,12 @@
 /* actortune compare: of a run with --machine and --report, what its calls took beside what the machine file says
  * of them, row by row, and what is left of a step outside of calls. */
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "io/file.h"
+#include "io/json.h"
 #include "tools/actortune/actortune.h"
 
 /* Of a step, on all devices together. */
@@ -21,11 +20,6 @@ typedef struct table {
   line *of;
   line all; /* calls */
 } table;
-
-static double number_of(const cJSON *from, const char *name) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, name);
-  return cJSON_IsNumber(item) && item->valuedouble >= 0 ? item->valuedouble : -1;
-}
 
 static line *line_of(table *t, const char *name) {
   for (size_t i = 0; i < t->count; i++)
@@ -41,19 +35,27 @@ static void add_calls(line *to, double calls, double predicted, double measured)
   to->measured += calls * measured;
 }
 
-static sl_status read_calls(const char *path, const cJSON *report, table *t) {
-  const cJSON *ops = cJSON_GetObjectItemCaseSensitive(report, "ops"), *op;
-  cJSON_ArrayForEach(op, ops) {
-    const cJSON *row = cJSON_GetObjectItemCaseSensitive(op, "op");
-    double calls = number_of(op, "calls_per_step"), measured = number_of(op, "seconds");
-    double predicted = number_of(op, "predicted_seconds");
-    if (!cJSON_IsString(row) || calls < 0 || measured < 0 || predicted < 0) continue;
-    add_calls(line_of(t, row->valuestring), calls, predicted, measured);
-    add_calls(&t->all, calls, predicted, measured);
-  }
-  if (t->count) return SL_OK;
+static sl_status read_call(const sli_json *report, const cJSON *op, table *t) {
+  const char *row = NULL;
+  double calls = -1, measured = -1, predicted = -1;
+  const sli_json_field fields[] = {{"op", SLI_JSON_TEXT, &row, 0, 0, false},
+                                   {"calls_per_step", SLI_JSON_NUMBER, &calls, 0, 1e18, false},
+                                   {"seconds", SLI_JSON_NUMBER, &measured, 0, 1e9, false},
+                                   {"predicted_seconds", SLI_JSON_NUMBER, &predicted, 0, 1e9, false}};
+  sl_status status = sli_json_pick(report, op, fields, SLI_COUNT(fields));
+  if (status || !row || calls < 0 || measured < 0 || predicted < 0) return status;
+  add_calls(line_of(t, row), calls, predicted, measured);
+  add_calls(&t->all, calls, predicted, measured);
+  return SL_OK;
+}
+
+static sl_status read_calls(const sli_json *report, table *t) {
+  const cJSON *ops = NULL;
+  sl_status status = sli_json_member(report, report->root, "ops", SLI_JSON_ARRAY, false, &ops);
+  for (const cJSON *at = ops ? ops->child : NULL; at && !status; at = at->next) status = read_call(report, at, t);
+  if (status || t->count) return status;
   return sl_fail(SL_E_INPUT, "%s: no calls that were both measured and predicted: it must be the --report of a run "
-                 "on CPUs or GPUs with --machine", path);
+                 "on CPUs or GPUs with --machine", report->name);
 }
 
 /* ---- showing ----------------------------------------------------------------------------------------- */
@@ -77,14 +79,27 @@ static void show_line(const line *l, double whole) {
   printf(" %+9.2f %%\n", 100 * (l->measured - l->predicted) / whole);
 }
 
-static sl_status show(const char *path, const cJSON *report, table *t) {
-  const cJSON *said = cJSON_GetObjectItemCaseSensitive(report, "predicted");
-  double devices = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(report, "devices"));
-  double measured = number_of(report, "step_seconds"), predicted = number_of(said, "step_seconds");
-  if (measured <= 0 || predicted <= 0 || devices < 1)
-    return sl_fail(SL_E_INPUT, "%s: it says nothing of a whole step: the run must have two steps or more", path);
-  double whole = devices * measured;
-  const line rest = {"outside of calls", 0, SLI_MAX(devices * predicted - t->all.predicted, 0),
+/* Of a whole step: what it took and should have taken, and on how many devices. */
+typedef struct step {
+  double measured, predicted, devices;
+} step;
+
+static sl_status read_step(const sli_json *report, step *out) {
+  const cJSON *said = NULL, *devices = NULL;
+  const sli_json_field fields[] = {{"step_seconds", SLI_JSON_NUMBER, &out->measured, 0, 1e9, false},
+                                   {"predicted", SLI_JSON_OBJECT, &said, 0, 0, false},
+                                   {"devices", SLI_JSON_ARRAY, &devices, 0, 0, false}};
+  const sli_json_field predicted = {"step_seconds", SLI_JSON_NUMBER, &out->predicted, 0, 1e9, false};
+  sl_status status = sli_json_pick(report, report->root, fields, SLI_COUNT(fields));
+  if (!status && said) status = sli_json_pick(report, said, &predicted, 1);
+  out->devices = (double)sli_json_count(devices);
+  if (status || (out->measured > 0 && out->predicted > 0 && devices)) return status;
+  return sl_fail(SL_E_INPUT, "%s: it says nothing of a whole step: the run must have two steps or more", report->name);
+}
+
+static void show(const step *of, table *t) {
+  double whole = of->devices * of->measured;
+  const line rest = {"outside of calls", 0, SLI_MAX(of->devices * of->predicted - t->all.predicted, 0),
                      SLI_MAX(whole - t->all.measured, 0)};
   qsort(t->of, t->count, sizeof *t->of, by_error);
   t->all.name = "all calls";
@@ -92,21 +107,20 @@ static sl_status show(const char *path, const cJSON *report, table *t) {
   for (size_t i = 0; i < t->count; i++) show_line(&t->of[i], whole);
   show_line(&t->all, whole);
   show_line(&rest, whole);
-  show_line(&(line){"the step", 0, predicted, measured}, measured);
-  return SL_OK;
+  show_line(&(line){"the step", 0, of->predicted, of->measured}, of->measured);
 }
 
 static sl_status compare(const char *path) {
-  char *text = NULL;
   table t = {0};
-  sl_status status = sli_file_read(path, &text);
+  step of = {0};
+  sli_json report;
+  sl_status status = sli_json_open(path, &report);
   if (status) return status;
-  cJSON *report = cJSON_Parse(text);
-  free(text);
-  status = read_calls(path, report, &t);
-  if (!status) status = show(path, report, &t);
+  status = read_calls(&report, &t);
+  if (!status) status = read_step(&report, &of);
+  if (!status) show(&of, &t);
   free(t.of);
-  cJSON_Delete(report);
+  sli_json_fini(&report);
   return status;
 }
 

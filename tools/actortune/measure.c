@@ -7,37 +7,37 @@
  * the fastest of these runs counts. */
 #include "tools/actortune/actortune.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
 #include "io/atomic.h"
-#include "io/file.h"
+#include "io/json.h"
 
 enum { RUNS = 3 };
 
 /* The size a report was measured at; 0 where it does not say. */
 typedef struct size {
-  int microbatches, pieces;
+  int64_t microbatches, pieces;
 } size;
 
-static int number_of(const cJSON *options, const char *name) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(options, name);
-  return cJSON_IsNumber(item) ? item->valueint : 0;
+static sl_status take_size(const sli_json *report, size *out) {
+  const cJSON *options = NULL;
+  const sli_json_field fields[] = {{"microbatches", SLI_JSON_WHOLE, &out->microbatches, 1, INT32_MAX, false},
+                                   {"pieces", SLI_JSON_WHOLE, &out->pieces, 1, INT32_MAX, false}};
+  *out = (size){0, 1};
+  sl_status status = sli_json_member(report, report->root, "options", SLI_JSON_OBJECT, false, &options);
+  return status || !options ? status : sli_json_pick(report, options, fields, SLI_COUNT(fields));
 }
 
 static sl_status read_size(const char *path, size *out) {
-  char *text;
-  sl_status status = sli_file_read(path, &text);
+  sli_json report;
+  sl_status status = sli_json_open(path, &report);
   if (status) return status;
-  cJSON *root = cJSON_Parse(text);
-  free(text);
-  const cJSON *options = cJSON_GetObjectItemCaseSensitive(root, "options");
-  *out = (size){number_of(options, "microbatches"), SLI_MAX(number_of(options, "pieces"), 1)};
-  cJSON_Delete(root);
-  return SL_OK;
+  status = take_size(&report, out);
+  sli_json_fini(&report);
+  return status;
 }
 
 static bool same_size(const config *a, const config *b) {
@@ -106,31 +106,27 @@ static void measuring_words(const tuning *t, const config *c, words *w) {
 }
 
 /* The same plan has the same ops in the same order. */
-static void take_faster(cJSON *best, const cJSON *other) {
-  cJSON *to = cJSON_GetObjectItemCaseSensitive(best, "ops");
-  const cJSON *from = cJSON_GetObjectItemCaseSensitive(other, "ops");
-  to = to ? to->child : NULL;
-  from = from ? from->child : NULL;
-  for (; to && from; to = to->next, from = from->next) {
-    cJSON *mine = cJSON_GetObjectItemCaseSensitive(to, "seconds");
-    const cJSON *its = cJSON_GetObjectItemCaseSensitive(from, "seconds");
-    if (cJSON_IsNumber(mine) && cJSON_IsNumber(its))
-      cJSON_SetNumberValue(mine, SLI_MIN(mine->valuedouble, its->valuedouble));
+static sl_status take_faster(const sli_json *best, const sli_json *other) {
+  const cJSON *to = NULL, *from = NULL, *mine = NULL, *its = NULL;
+  sl_status status = sli_json_member(best, best->root, "ops", SLI_JSON_ARRAY, true, &to);
+  if (!status) status = sli_json_member(other, other->root, "ops", SLI_JSON_ARRAY, true, &from);
+  if (status) return status;
+  for (to = to->child, from = from->child; to && from && !status; to = to->next, from = from->next) {
+    status = sli_json_member(best, to, "seconds", SLI_JSON_NUMBER, true, &mine);
+    if (!status) status = sli_json_member(other, from, "seconds", SLI_JSON_NUMBER, true, &its);
+    if (!status) cJSON_SetNumberValue((cJSON *)mine, SLI_MIN(mine->valuedouble, its->valuedouble));
   }
+  return status;
 }
 
-static sl_status run_several(const words *w, cJSON **out) {
-  cJSON *best = NULL;
-  sl_status status = SL_OK;
-  for (int i = 0; i < RUNS && !status; i++) {
-    cJSON *root = NULL;
-    status = actorrun_run(w, "measuring", &root);
-    if (!status && best) take_faster(best, root);
-    if (!best) best = root;
-    else cJSON_Delete(root);
+static sl_status run_several(const words *w, sli_json *out) {
+  sl_status status = actorrun_run(w, "measuring", out);
+  for (int i = 1; i < RUNS && !status; i++) {
+    sli_json other = {0};
+    status = actorrun_run(w, "measuring", &other);
+    if (!status) status = take_faster(out, &other);
+    sli_json_fini(&other);
   }
-  if (status) cJSON_Delete(best);
-  else *out = best;
   return status;
 }
 
@@ -165,21 +161,21 @@ static void say_measured(const tuning *t, const config *c, double seconds, const
 static sl_status measure_now(tuning *t, int i) {
   const config *c = &t->configs[i];
   words w = {0};
-  cJSON *root = NULL;
+  sli_json report = {0};
   char *kept = NULL;
   profile *p = NULL;
   measuring_words(t, c, &w);
   uint64_t start = sli_now_ns();
-  sl_status status = run_several(&w, &root);
-  if (!status) status = profile_make(root, "the measured report", &p);
-  if (!status) status = keep_report(t, c, root, &kept);
+  sl_status status = run_several(&w, &report);
+  if (!status) status = profile_make(&report, &p);
+  if (!status) status = keep_report(t, c, report.root, &kept);
   if (!status) {
     give(t, i, p, kept);
     say_measured(t, c, (double)(sli_now_ns() - start) * 1e-9, kept);
   } else {
     profile_destroy(p);
   }
-  cJSON_Delete(root);
+  sli_json_fini(&report);
   free(kept);
   words_fini(&w);
   return status;

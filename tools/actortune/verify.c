@@ -1,7 +1,6 @@
 /* --verify: the fastest plans for real, by actorrun as a user would run it. */
 #include "tools/actortune/actortune.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,19 +10,26 @@ typedef struct measured {
   double seconds, bytes;
 } measured;
 
-static double number_at(const cJSON *from, const char *name) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : 0;
+static sl_status take_bytes(const sli_json *report, const cJSON *device, measured *out) {
+  const cJSON *bytes = NULL;
+  double total = 0;
+  const sli_json_field field = {"total", SLI_JSON_NUMBER, &total, 0, 1e18, true};
+  sl_status status = sli_json_member(report, device, "peak_bytes", SLI_JSON_OBJECT, true, &bytes);
+  if (!status) status = sli_json_pick(report, bytes, &field, 1);
+  out->bytes = SLI_MAX(out->bytes, total);
+  return status;
 }
 
-static sl_status take_figures(const cJSON *report, measured *out) {
-  *out = (measured){.seconds = number_at(report, "step_seconds")};
-  const cJSON *device, *devices = cJSON_GetObjectItemCaseSensitive(report, "devices");
-  cJSON_ArrayForEach(device, devices) {
-    const cJSON *bytes = cJSON_GetObjectItemCaseSensitive(device, "peak_bytes");
-    out->bytes = SLI_MAX(out->bytes, number_at(bytes, "total"));
-  }
-  return out->seconds > 0 ? SL_OK : sl_fail(SL_E_INPUT, "actorrun reports no step's time");
+static sl_status take_figures(const sli_json *report, measured *out) {
+  const cJSON *devices = NULL;
+  *out = (measured){0};
+  const sli_json_field fields[] = {{"step_seconds", SLI_JSON_NUMBER, &out->seconds, 0, 1e9, true},
+                                   {"devices", SLI_JSON_ARRAY, &devices, 0, 0, true}};
+  sl_status status = sli_json_pick(report, report->root, fields, SLI_COUNT(fields));
+  for (const cJSON *at = status ? NULL : devices->child; at && !status; at = at->next)
+    status = take_bytes(report, at, out);
+  if (!status && !(out->seconds > 0)) status = sl_fail(SL_E_INPUT, "actorrun reports no step's time");
+  return status;
 }
 
 static sl_status run_point(const tuning *t, const point *p, measured *out) {
@@ -32,11 +38,11 @@ static sl_status run_point(const tuning *t, const point *p, measured *out) {
   words_add(&w, "%lld", (long long)sl_arg_int(t->settings->run, "verify-steps"));
   words_add(&w, "--quiet");
   command_words(t, p, &w);
-  cJSON *report = NULL;
+  sli_json report = {0};
   sl_status status = actorrun_run(&w, "verifying", &report);
   words_fini(&w);
-  if (!status) status = take_figures(report, out);
-  cJSON_Delete(report);
+  if (!status) status = take_figures(&report, out);
+  sli_json_fini(&report);
   return status;
 }
 

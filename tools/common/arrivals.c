@@ -1,11 +1,12 @@
 #include "tools/common/arrivals.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/json.h"
 
 /* ---- files ------------------------------------------------------------------------------ */
 
@@ -16,41 +17,31 @@ typedef struct reading {
   arrivals out;
 } reading;
 
-static sl_status bad(const reading *r, const char *what) {
-  return sl_fail(SL_E_INPUT, "%s, line %zu: %s", r->path, r->line, what);
-}
-
-/* Is it a whole number of tokens? */
-static bool read_tokens(const cJSON *of, const char *name, int64_t *out) {
-  const cJSON *x = cJSON_GetObjectItemCaseSensitive(of, name);
-  if (!cJSON_IsNumber(x) || !(x->valuedouble >= 1 && x->valuedouble <= 1e9) || floor(x->valuedouble) != x->valuedouble)
-    return false;
-  *out = (int64_t)x->valuedouble;
-  return true;
-}
-
-static sl_status read_fields(reading *r, const cJSON *of) {
-  const cJSON *time = cJSON_GetObjectItemCaseSensitive(of, "time");
+static sl_status read_fields(reading *r, const sli_json *doc) {
   sl_arrival a = {0};
-  if (!cJSON_IsNumber(time) || !(time->valuedouble >= 0 && time->valuedouble < 1e9))
-    return bad(r, "\"time\" is no number of seconds");
-  a.seconds = time->valuedouble;
+  const sli_json_field fields[] = {{"time", SLI_JSON_NUMBER, &a.seconds, 0, 1e9, true},
+                                   {"prompt", SLI_JSON_WHOLE, &a.prompt, 1, 1e9, true},
+                                   {"answer", SLI_JSON_WHOLE, &a.answer, 1, 1e9, true}};
+  sl_status status = sli_json_pick(doc, doc->root, fields, SLI_COUNT(fields));
+  if (status) return status;
   if (r->out.count && a.seconds < r->out.of[r->out.count - 1].seconds)
-    return bad(r, "its \"time\" is before that of the line before");
-  if (!read_tokens(of, "prompt", &a.prompt)) return bad(r, "\"prompt\" is no number of tokens");
-  if (!read_tokens(of, "answer", &a.answer)) return bad(r, "\"answer\" is no number of tokens");
+    return sl_fail(SL_E_INPUT, "%s: its time is before that of the line before", doc->name);
   size_t count = (size_t)r->out.count++;
   SLI_GROW(r->out.of, count, r->capacity);
   r->out.of[count] = a;
   return SL_OK;
 }
 
-static sl_status read_line(reading *r, const char *text) {
+static sl_status read_line(reading *r, const char *text, size_t bytes) {
   r->line++;
-  if (!text[strspn(text, " \t\r\n")]) return SL_OK;
-  cJSON *root = cJSON_Parse(text);
-  sl_status status = cJSON_IsObject(root) ? read_fields(r, root) : bad(r, "no JSON object");
-  cJSON_Delete(root);
+  if (strspn(text, " \t\r\n") == bytes) return SL_OK;
+  char *name = sli_format("%s, line %zu", r->path, r->line);
+  sli_json doc;
+  sl_status status = sli_json_read(name, text, bytes, 0, &doc);
+  free(name);
+  if (status) return status;
+  status = read_fields(r, &doc);
+  sli_json_fini(&doc);
   return status;
 }
 
@@ -67,7 +58,8 @@ sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   char *text = NULL;
   size_t capacity = 0;
   sl_status status = SL_OK;
-  while (!status && getline(&text, &capacity, file) > 0) status = read_line(&r, text);
+  for (ssize_t n; !status && (n = getline(&text, &capacity, file)) > 0;) status = read_line(&r, text, (size_t)n);
+  if (!status && ferror(file)) status = sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
   if (!status && !r.out.count) status = sl_fail(SL_E_INPUT, "%s: nobody comes", path);
   if (!status) keep(&r, out);
   free(r.out.of);

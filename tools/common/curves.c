@@ -1,6 +1,6 @@
 #include "tools/common/curves.h"
 
-#include <math.h>
+#include <float.h>
 #include <string.h>
 
 #include "graph/cost/cost.h"
@@ -10,65 +10,41 @@ static const char *const axes[SL_CURVE_AXES] = {
     [SL_CURVE_FLOPS] = "flops", [SL_CURVE_POSITIONS] = "positions", [SL_CURVE_HEAD] = "head",
     [SL_CURVE_DEVICES] = "devices"};
 
-/* Where in a file something is read. */
+/* What is read: the file, and the arena of what is kept of it. */
 typedef struct reading {
-  const char *path;
-  const char *name; /* "curves.linear" */
+  const sli_json *doc;
   sli_arena *arena;
 } reading;
 
-enum { MOST_POINTS = 1 << 20 };
-
-static reading within(const reading *r, const char *group, const char *name) {
-  char shown[256];
-  sli_escape(shown, sizeof shown, name);
-  return (reading){r->path, sli_arena_format(r->arena, "%s.%s", group, shown), r->arena};
-}
-
-static const cJSON *get(const cJSON *from, const char *name) {
-  return cJSON_GetObjectItemCaseSensitive(from, name);
-}
+enum { MOST_POINTS = 1 << 20, MOST_ROWS = 1 << 14 };
 
 /* ---- numbers ---------------------------------------------------------------------------------- */
 
-static sl_status read_number(const reading *r, const char *field, const cJSON *item, double least,
-                             double most, double *out) {
-  double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-  if (!item) return SL_OK;
-  *out = v;
-  if (v >= least && v <= most) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s%s%s must be a number from %g to %g", r->path, r->name,
-                 *r->name ? "." : "", field, least, most);
-}
-
-static int count_numbers(const cJSON *item) {
+static size_t count_numbers(const cJSON *item) {
   if (!cJSON_IsArray(item)) return 1;
-  int count = 0;
+  size_t count = 0;
   for (const cJSON *at = item->child; at; at = at->next) count += count_numbers(at);
   return count;
 }
 
-/* In the order in which they stand there. False: one is no number above 0. */
-static bool flatten(const cJSON *item, double **to) {
-  if (!cJSON_IsArray(item)) {
-    bool good = cJSON_IsNumber(item) && item->valuedouble > 0 && item->valuedouble < 1e30;
-    *(*to)++ = good ? item->valuedouble : 1;
-    return good;
-  }
-  bool good = true;
-  for (const cJSON *at = item->child; at; at = at->next) good &= flatten(at, to);
-  return good;
+/* In the order in which they stand there. */
+static sl_status flatten(const reading *r, const cJSON *item, double **to) {
+  if (!cJSON_IsArray(item)) return sli_json_number(r->doc, item, DBL_MIN, 1e30, (*to)++);
+  sl_status status = SL_OK;
+  for (const cJSON *at = item->child; at && !status; at = at->next) status = flatten(r, at, to);
+  return status;
 }
 
-static sl_status read_numbers(const reading *r, const char *field, const cJSON *item, int *count,
-                              const double **out) {
-  *count = cJSON_IsArray(item) ? count_numbers(item) : 0;
-  if (*count < 1 || *count > MOST_POINTS)
-    return sl_fail(SL_E_INPUT, "%s: %s.%s is no list of numbers", r->path, r->name, field);
-  double *numbers = sli_arena_alloc(r->arena, (size_t)*count * sizeof *numbers), *at = numbers;
+static sl_status read_numbers(const reading *r, const cJSON *item, int *count, const double **out) {
+  sl_status status = sli_json_is(r->doc, item, SLI_JSON_ARRAY);
+  size_t n = status ? 0 : count_numbers(item);
+  if (!status && (n < 1 || n > MOST_POINTS))
+    status = sli_json_fail(r->doc, item, "wanted 1 to %d numbers, found %zu", MOST_POINTS, n);
+  if (status) return status;
+  double *numbers = sli_arena_alloc(r->arena, n * sizeof *numbers), *at = numbers;
   *out = numbers;
-  if (flatten(item, &at)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s.%s: all its numbers must be above 0", r->path, r->name, field);
+  *count = (int)n;
+  return flatten(r, item, &at);
 }
 
 /* ---- curves ------------------------------------------------------------------------------------- */
@@ -76,13 +52,12 @@ static sl_status read_numbers(const reading *r, const char *field, const cJSON *
 static sl_status read_axis(const reading *r, sl_curve_axis axis, const cJSON *item, sl_curve *out) {
   int d = out->ndims++;
   if (d == SL_CURVE_DIMS)
-    return sl_fail(SL_E_INPUT, "%s: %s is over more than %d axes", r->path, r->name, SL_CURVE_DIMS);
+    return sli_json_fail(r->doc, item, "a curve is over at most %d axes", SL_CURVE_DIMS);
   out->axis[d] = axis;
-  sl_status status = read_numbers(r, axes[axis], item, &out->count[d], &out->at[d]);
+  sl_status status = read_numbers(r, item, &out->count[d], &out->at[d]);
   for (int i = 1; i < out->count[d] && !status; i++)
     if (!(out->at[d][i] > out->at[d][i - 1]))
-      status = sl_fail(SL_E_INPUT, "%s: the grid of %s.%s does not rise: %g follows %g", r->path, r->name,
-                       axes[axis], out->at[d][i], out->at[d][i - 1]);
+      status = sli_json_fail(r->doc, item, "a grid that does not rise: %g follows %g", out->at[d][i], out->at[d][i - 1]);
   return status;
 }
 
@@ -95,25 +70,44 @@ static bool find_axis(const char *name, sl_curve_axis *out) {
   return false;
 }
 
+/* Lists in lists, as many and as long as the grid has axes and places. */
+static sl_status check_shape(const reading *r, const cJSON *item, const sl_curve *c, int d) {
+  if (d == c->ndims) return sli_json_is(r->doc, item, SLI_JSON_NUMBER);
+  sl_status status = sli_json_is(r->doc, item, SLI_JSON_ARRAY);
+  size_t n = status ? 0 : sli_json_count(item);
+  if (!status && n != (size_t)c->count[d])
+    status = sli_json_fail(r->doc, item, "%zu values for the %d of %s", n, c->count[d], axes[c->axis[d]]);
+  for (const cJSON *at = item->child; at && !status; at = at->next) status = check_shape(r, at, c, d + 1);
+  return status;
+}
+
+/* As the grid is, or one list of all points. */
+static sl_status read_seconds(const reading *r, const cJSON *of, const cJSON *item, sl_curve *out) {
+  int count = 0;
+  size_t points = 1;
+  bool fits = true;
+  sl_status status = read_numbers(r, item, &count, &out->seconds);
+  for (int d = 0; d < out->ndims; d++) fits &= !__builtin_mul_overflow(points, (size_t)out->count[d], &points);
+  if (!status && (!fits || (size_t)count != points))
+    status = sli_json_fail(r->doc, of, "%d seconds for the %s%zu points of its grid", count, fits ? "" : "more than ",
+                           fits ? points : SIZE_MAX);
+  if (status || cJSON_IsNumber(item->child)) return status;
+  return check_shape(r, item, out, 0);
+}
+
 /* {"m": [...], "bytes": [...], "seconds": [[...]]}, its axes in the order in which they are said. */
 static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) {
-  sl_status status = SL_OK;
-  int points = 1, count = 0;
+  const cJSON *seconds;
   sl_curve_axis axis;
   *out = (sl_curve){0};
-  for (const cJSON *at = item->child; at && !status; at = at->next) {
+  sl_status status = sli_json_member(r->doc, item, "seconds", SLI_JSON_ARRAY, true, &seconds);
+  for (const cJSON *at = status ? NULL : item->child; at && !status; at = at->next) {
     if (find_axis(at->string, &axis)) status = read_axis(r, axis, at, out);
-    else if (strcmp(at->string, "seconds"))
-      status = sl_fail(SL_E_INPUT, "%s: %s: a curve is over m, n, k, bytes, flops, positions, head or devices",
-                       r->path, within(r, r->name, at->string).name);
+    else if (at != seconds)
+      status = sli_json_fail(r->doc, at, "a curve is over m, n, k, bytes, flops, positions, head or devices");
   }
-  if (!status && !out->ndims)
-    return sl_fail(SL_E_INPUT, "%s: %s is over no axis", r->path, r->name);
-  if (!status) status = read_numbers(r, "seconds", get(item, "seconds"), &count, &out->seconds);
-  for (int d = 0; d < out->ndims && !status; d++) points *= out->count[d];
-  if (status || count == points) return status;
-  return sl_fail(SL_E_INPUT, "%s: %s has %d seconds for the %d points of its grid", r->path, r->name, count,
-                 points);
+  if (!status && !out->ndims) status = sli_json_fail(r->doc, item, "a curve over no axis");
+  return status ? status : read_seconds(r, item, seconds, out);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------ */
@@ -126,49 +120,42 @@ static sl_hardware_row *row_of(sl_hardware_row *rows, int *count, const char *op
 }
 
 static sl_status read_tile(const reading *r, const cJSON *item, sl_hardware_row *row) {
-  int count;
+  int count = 0;
   const double *of;
-  if (!item) return SL_OK;
-  sl_status status = read_numbers(r, "tile", item, &count, &of);
-  if (!status && count != 2)
-    return sl_fail(SL_E_INPUT, "%s: %s.tile is not two numbers, such as [256, 128]", r->path, r->name);
-  if (!status) row->tile_m = of[0], row->tile_n = of[1];
-  return status;
+  sl_status status = item ? read_numbers(r, item, &count, &of) : SL_OK;
+  if (status || !item) return status;
+  if (count != 2) return sli_json_fail(r->doc, item, "wanted two numbers, such as [256, 128]");
+  row->tile_m = of[0], row->tile_n = of[1];
+  return SL_OK;
 }
 
 static sl_status read_row(const reading *r, const cJSON *item, double flops, sl_hardware_row *row) {
   double efficiency = 0;
-  const struct {
-    const char *name;
-    double most, *to;
-  } fields[] = {{"flops_factor", 1e6, &row->flops_factor},
-                {"bytes_per_score", 1e6, &row->bytes_per_score},
-                {"efficiency", 1, &efficiency},
-                {"tiles_at_once", 1e9, &row->tiles_at_once},
-                {"tile_k", 1e9, &row->tile_k}};
-  sl_status status = SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(fields) && !status; i++)
-    status = read_number(r, fields[i].name, get(item, fields[i].name), 0, fields[i].most, fields[i].to);
-  if (!status) status = read_tile(r, get(item, "tile"), row);
+  const cJSON *tile = NULL;
+  const sli_json_field fields[] = {{"flops_factor", SLI_JSON_NUMBER, &row->flops_factor, 0, 1e6, false},
+                                   {"bytes_per_score", SLI_JSON_NUMBER, &row->bytes_per_score, 0, 1e6, false},
+                                   {"efficiency", SLI_JSON_NUMBER, &efficiency, 0, 1, false},
+                                   {"tile", SLI_JSON_ARRAY, &tile, 0, 0, false},
+                                   {"tiles_at_once", SLI_JSON_NUMBER, &row->tiles_at_once, 0, 1e9, false},
+                                   {"tile_k", SLI_JSON_NUMBER, &row->tile_k, 0, 1e9, false},
+                                   {"in_turn", SLI_JSON_FLAG, &row->in_turn, 0, 0, false}};
+  sl_status status = sli_json_take(r->doc, item, fields, SLI_COUNT(fields));
+  if (!status) status = read_tile(r, tile, row);
   row->flops_per_second = efficiency * flops;
-  row->in_turn = cJSON_IsTrue(get(item, "in_turn"));
   return status;
 }
 
-static sl_status read_rows(const reading *r, const cJSON *root, double flops, sl_hardware *out) {
-  const cJSON *curves = get(root, "curves"), *rows = get(root, "rows");
-  int most = cJSON_GetArraySize(curves) + cJSON_GetArraySize(rows), count = 0;
-  sl_hardware_row *all = sli_arena_alloc(r->arena, (size_t)(most + 1) * sizeof *all);
+static sl_status read_rows(const reading *r, const curves_parts *p, double flops, sl_hardware *out) {
+  size_t most = sli_json_count(p->curves) + sli_json_count(p->rows);
+  int count = 0;
+  if (most > MOST_ROWS)
+    return sli_json_fail(r->doc, p->curves ? p->curves : p->rows, "more than %d rows", MOST_ROWS);
+  sl_hardware_row *all = sli_arena_alloc(r->arena, (most + 1) * sizeof *all);
   sl_status status = SL_OK;
-  for (const cJSON *at = curves ? curves->child : NULL; at && !status; at = at->next) {
-    const reading here = within(r, "curves", at->string);
-    sl_hardware_row *row = row_of(all, &count, sli_arena_strdup(r->arena, at->string));
-    status = read_curve(&here, at, &row->curve);
-  }
-  for (const cJSON *at = rows ? rows->child : NULL; at && !status; at = at->next) {
-    const reading here = within(r, "rows", at->string);
-    status = read_row(&here, at, flops, row_of(all, &count, sli_arena_strdup(r->arena, at->string)));
-  }
+  for (const cJSON *at = p->curves ? p->curves->child : NULL; at && !status; at = at->next)
+    status = read_curve(r, at, &row_of(all, &count, sli_arena_strdup(r->arena, at->string))->curve);
+  for (const cJSON *at = p->rows ? p->rows->child : NULL; at && !status; at = at->next)
+    status = read_row(r, at, flops, row_of(all, &count, sli_arena_strdup(r->arena, at->string)));
   out->rows = all;
   out->nrows = count;
   return status;
@@ -183,96 +170,76 @@ static const char *const algorithms[SL_ALGORITHMS] = {
     [SL_ALGORITHM_TREE] = "tree", [SL_ALGORITHM_RING] = "ring", [SL_ALGORITHM_DIRECT] = "direct",
     [SL_ALGORITHM_HIERARCHICAL] = "hierarchical"};
 
-static sl_status read_algorithm(const reading *r, const cJSON *item, sl_algorithm *out) {
-  if (!item) return SL_OK;
-  for (int a = 0; a < SL_ALGORITHMS; a++)
-    if (cJSON_IsString(item) && !strcmp(item->valuestring, algorithms[a])) {
+static sl_status read_algorithm(const reading *r, const cJSON *item, const char *name, sl_algorithm *out) {
+  for (int a = 0; a < SL_ALGORITHMS && name; a++)
+    if (!strcmp(name, algorithms[a])) {
       *out = (sl_algorithm)a;
       return SL_OK;
     }
-  return sl_fail(SL_E_INPUT, "%s: exchange.algorithm is one of tree, ring, direct and hierarchical", r->path);
+  return !name ? SL_OK : sli_json_fail(r->doc, item, "its algorithm is one of tree, ring, direct and hierarchical");
 }
 
 /* Exchanges and links are over bytes and devices. */
-static sl_status check_axes(const reading *r, const char *what, const sl_curve *c) {
-  for (int d = 0; d < c->ndims; d++)
-    if (c->axis[d] != SL_CURVE_BYTES && c->axis[d] != SL_CURVE_DEVICES)
-      return sl_fail(SL_E_INPUT, "%s: %s is over %s: %s is over bytes and devices", r->path, r->name,
-                     axes[c->axis[d]], what);
-  return SL_OK;
+static sl_status read_link_curve(const reading *r, const cJSON *item, const char *what, sl_curve *out) {
+  sl_status status = item ? read_curve(r, item, out) : SL_OK;
+  for (int d = 0; d < out->ndims && !status; d++)
+    if (out->axis[d] != SL_CURVE_BYTES && out->axis[d] != SL_CURVE_DEVICES)
+      status = sli_json_fail(r->doc, item, "over %s: %s is over bytes and devices", axes[out->axis[d]], what);
+  return status;
 }
 
-static sl_status read_process_link(const char *path, const cJSON *item, sli_arena *arena, sl_curve *out) {
-  const reading here = {path, "process_link", arena};
-  sl_status status = item ? read_curve(&here, item, out) : SL_OK;
-  return status ? status : check_axes(&here, "a link", out);
-}
-
-static sl_status read_tables(const reading *r, const cJSON *from, const char *where, sl_curve *to) {
-  sl_status status = SL_OK;
-  for (int e = 0; e < SL_EXCHANGES && !status; e++) {
-    const reading here = within(r, where, exchanges[e]);
-    const cJSON *item = get(from, exchanges[e]);
-    if (item) status = read_curve(&here, item, &to[e]);
-    if (!status) status = check_axes(&here, "an exchange", &to[e]);
-  }
+static sl_status read_tables(const reading *r, const cJSON *from, sl_curve *to) {
+  const cJSON *items[SL_EXCHANGES] = {0};
+  sli_json_field fields[SL_EXCHANGES];
+  for (int e = 0; e < SL_EXCHANGES; e++)
+    fields[e] = (sli_json_field){exchanges[e], SLI_JSON_OBJECT, &items[e], 0, 0, false};
+  sl_status status = from ? sli_json_take(r->doc, from, fields, SL_EXCHANGES) : SL_OK;
+  for (int e = 0; e < SL_EXCHANGES && !status; e++) status = read_link_curve(r, items[e], "an exchange", &to[e]);
   return status;
 }
 
 static sl_status read_exchange(const reading *r, const cJSON *item, sl_hardware *out) {
+  const cJSON *host = NULL, *net = NULL;
+  const char *algorithm = NULL;
+  const sli_json_field fields[] = {{"algorithm", SLI_JSON_TEXT, &algorithm, 0, 0, false},
+                                   {"host", SLI_JSON_OBJECT, &host, 0, 0, false},
+                                   {"net", SLI_JSON_OBJECT, &net, 0, 0, false}};
   if (!item) return SL_OK;
-  sl_status status = read_algorithm(r, get(item, "algorithm"), &out->algorithm);
-  if (!status) status = read_tables(r, get(item, "host"), "exchange.host", out->exchange[0]);
-  return status ? status : read_tables(r, get(item, "net"), "exchange.net", out->exchange[1]);
+  sl_status status = sli_json_take(r->doc, item, fields, SLI_COUNT(fields));
+  if (!status) status = read_algorithm(r, item, algorithm, &out->algorithm);
+  if (!status) status = read_tables(r, host, out->exchange[0]);
+  return status ? status : read_tables(r, net, out->exchange[1]);
 }
 
 /* {"from": 0, "to": 1, "seconds": 1e-6, "bytes_per_second": 1e9} */
 static sl_status read_pair(const reading *r, const cJSON *item, sl_hardware_pair *to) {
-  double from = -1, end = -1;
-  sl_status status = read_number(r, "from", get(item, "from"), 0, 1 << 20, &from);
-  if (!status) status = read_number(r, "to", get(item, "to"), 0, 1 << 20, &end);
-  if (!status) status = read_number(r, "seconds", get(item, "seconds"), 0, 1e6, &to->link.seconds);
-  if (!status) status = read_number(r, "bytes_per_second", get(item, "bytes_per_second"), 1, 1e30, &to->link.bytes_per_second);
+  int64_t from = 0, end = 0;
+  const sli_json_field fields[] = {{"from", SLI_JSON_WHOLE, &from, 0, 1 << 20, true},
+                                   {"to", SLI_JSON_WHOLE, &end, 0, 1 << 20, true},
+                                   {"seconds", SLI_JSON_NUMBER, &to->link.seconds, 0, 1e6, false},
+                                   {"bytes_per_second", SLI_JSON_NUMBER, &to->link.bytes_per_second, 1, 1e30, false}};
+  sl_status status = sli_json_take(r->doc, item, fields, SLI_COUNT(fields));
   to->from = (int)from, to->to = (int)end;
-  if (status || (from >= 0 && end >= 0 && to->from != to->to)) return status;
-  return sl_fail(SL_E_INPUT, "%s: %s leads from one device to another: from and to say which", r->path, r->name);
+  if (status || from != end) return status;
+  return sli_json_fail(r->doc, item, "a link leads from one device to another");
 }
 
 static sl_status read_pairs(const reading *r, const cJSON *list, sl_hardware *out) {
-  int count = cJSON_GetArraySize(list);
   if (!list) return SL_OK;
-  if (!cJSON_IsArray(list)) return sl_fail(SL_E_INPUT, "%s: links is no list", r->path);
-  sl_hardware_pair *pairs = sli_arena_alloc(r->arena, (size_t)(count + 1) * sizeof *pairs);
+  size_t count = sli_json_count(list);
+  if (count > MOST_POINTS) return sli_json_fail(r->doc, list, "more than %d links", MOST_POINTS);
+  sl_hardware_pair *pairs = sli_arena_alloc(r->arena, (count + 1) * sizeof *pairs), *to = pairs;
   sl_status status = SL_OK;
-  int n = 0;
-  for (const cJSON *at = list->child; at && !status; at = at->next, n++) {
-    const reading here = {r->path, sli_arena_format(r->arena, "links[%d]", n), r->arena};
-    pairs[n] = (sl_hardware_pair){0};
-    status = read_pair(&here, at, &pairs[n]);
-  }
+  for (const cJSON *at = list->child; at && !status; at = at->next) status = read_pair(r, at, to++);
   out->pairs = pairs;
-  out->npairs = count;
+  out->npairs = (int)count;
   return status;
 }
 
-sl_status curves_read(const char *path, const cJSON *root, double flops, sli_arena *arena,
-                      sl_hardware *out) {
-  const reading r = {path, "", arena};
-  const struct {
-    const char *name;
-    double least, most, *to;
-  } fields[] = {{"links_per_host", 0, 1 << 20, &out->links_per_host},
-                {"gradient_bytes", 0.5, 8, &out->gradient_bytes},
-                {"step_seconds", 0, 1e6, &out->step_seconds},
-                {"firing_seconds", 0, 1e6, &out->firing_seconds},
-                {"wake_seconds", 0, 1e6, &out->wake_seconds},
-                {"slowdown_while_exchanging", 1, 1e3, &out->slowdown_while_exchanging}};
-  sl_status status = SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(fields) && !status; i++)
-    status = read_number(&r, fields[i].name, get(root, fields[i].name), fields[i].least, fields[i].most,
-                         fields[i].to);
-  if (!status) status = read_rows(&r, root, flops, out);
-  if (!status) status = read_exchange(&r, get(root, "exchange"), out);
-  if (!status) status = read_process_link(path, get(root, "process_link"), arena, &out->process_link);
-  return status ? status : read_pairs(&r, get(root, "links"), out);
+sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops, sli_arena *arena, sl_hardware *out) {
+  const reading r = {doc, arena};
+  sl_status status = read_rows(&r, parts, flops, out);
+  if (!status) status = read_exchange(&r, parts->exchange, out);
+  if (!status) status = read_link_curve(&r, parts->process_link, "a link", &out->process_link);
+  return status ? status : read_pairs(&r, parts->links, out);
 }

@@ -2,16 +2,19 @@
 #ifndef SLUICE_TOOLS_COMMON_CURVES_H
 #define SLUICE_TOOLS_COMMON_CURVES_H
 
-#include <cjson/cJSON.h>
-
 #include <sluice/hardware.h>
 #include <sluice/status.h>
 
 #include "base/base.h"
+#include "base/json.h"
 
-/* `curves`, `rows`, `exchange`, `links` and the numbers beside them, as far as they are there; out's
- * rates have been read, `flops` is the peak. Arrays are the arena's. Messages name file and field. */
-sl_status curves_read(const char *path, const cJSON *root, double flops, sli_arena *arena,
-                      sl_hardware *out);
+/* Members of a machine file; NULL: it has none. */
+typedef struct curves_parts {
+  const cJSON *curves, *rows, *exchange, *process_link; /* objects */
+  const cJSON *links;                                   /* an array */
+} curves_parts;
+
+/* `flops` is the peak. Arrays are the arena's. SL_E_INPUT names file and field. */
+sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops, sli_arena *arena, sl_hardware *out);
 
 #endif

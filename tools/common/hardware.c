@@ -1,8 +1,6 @@
 #include "tools/common/hardware.h"
 
-#include <cjson/cJSON.h>
 #include <limits.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "io/file.h"
+#include "io/json.h"
 #include "tools/common/curves.h"
 
 void hardware_here(char *path, size_t size) {
@@ -45,114 +43,116 @@ static sl_status find_file(const char *word, char *path, size_t size) {
                  word);
 }
 
-/* A number of a machine file, and what it can be. */
-typedef struct field {
-  const cJSON *from;
-  const char *group, *name; /* group: the object in the file that has it, with a dot; or "" */
-  double most, *to;         /* 0 to most */
-  bool optional;
-} field;
-
-static sl_status read_field(const char *path, const field *f) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(f->from, f->name);
-  if (!item && f->optional) return SL_OK;
-  if (!item) return sl_fail(SL_E_INPUT, "%s: %s%s is missing", path, f->group, f->name);
-  double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-  if (v >= 0 && v <= f->most) {
-    *f->to = v;
-    return SL_OK;
-  }
-  char *text = cJSON_PrintUnformatted(item);
-  sl_status status = sl_fail(SL_E_INPUT, "%s: %s%s is %.40s: it must be a number from 0 to %g", path,
-                             f->group, f->name, text ? text : "no value", f->most);
-  cJSON_free(text);
-  return status;
-}
-
-static sl_status read_fields(const char *path, const field *fields, size_t count) {
-  sl_status status = SL_OK;
-  for (size_t i = 0; i < count && !status; i++) status = read_field(path, &fields[i]);
-  return status;
-}
-
 enum { MOST_PER_HOST = 1 << 20 };
 static const double most_rate = 1e30, most_seconds = 1e6, most_bytes = 1e18;
 
-/* Devices in hosts, where they are. */
-static sl_status read_host(const char *path, const cJSON *root, sl_hardware *out) {
-  double devices = 1, efficiency = 1;
-  sl_hardware_link *link = &out->host_link;
-  *link = out->link;
-  const field fields[] = {
-      {root, "", "devices_per_host", MOST_PER_HOST, &devices, true},
-      {root, "", "link_efficiency", 1, &efficiency, true},
-      {root, "", "host_link_seconds", most_seconds, &link->seconds, true},
-      {root, "", "host_link_bytes_per_second", most_rate, &link->bytes_per_second, true}};
-  sl_status status = read_fields(path, fields, SLI_COUNT(fields));
-  out->devices_per_host = (int)SLI_MAX(devices, 1);
-  out->link.bytes_per_second *= efficiency;
-  link->bytes_per_second *= efficiency;
-  return status;
-}
+/* What is not kept as it stands there. */
+typedef struct said {
+  const cJSON *rates;
+  double flops_efficiency, bytes_efficiency, memory, link_efficiency;
+  double host_seconds, host_rate; /* below 0: not said */
+  int64_t devices_per_host;
+  curves_parts parts;
+} said;
 
 /* 0: any number of bytes takes no time. */
 static bool is_too_slow(double rate) { return rate > 0 && rate < 1; }
 
-/* What holds that which lives elsewhere than on its device. */
-static sl_status read_homes(const char *path, const cJSON *root, sl_hardware *out) {
-  const field fields[] = {
-      {root, "", "copy_bytes_per_second", most_rate, &out->copy_bytes_per_second, true},
-      {root, "", "host_memory_bytes_per_second", most_rate, &out->host_memory_bytes_per_second, true},
-      {root, "", "disk_read_bytes_per_second", most_rate, &out->disk_read_bytes_per_second, true},
-      {root, "", "disk_write_bytes_per_second", most_rate, &out->disk_write_bytes_per_second, true}};
-  sl_status status = read_fields(path, fields, SLI_COUNT(fields));
-  for (size_t i = 0; i < SLI_COUNT(fields) && !status; i++)
-    if (is_too_slow(*fields[i].to))
-      status = sl_fail(SL_E_INPUT, "%s: %s is less than a byte a second", path, fields[i].name);
+/* All that a machine file may say. */
+static sl_status take(const sli_json *doc, said *s, sl_hardware *out) {
+  const sli_json_field fields[] = {
+      {"name", SLI_JSON_TEXT, NULL, 0, 0, false},
+      {"source", SLI_JSON_TEXT, NULL, 0, 0, false},
+      {"spread", SLI_JSON_NUMBER, NULL, 0, 0, false},
+      {"flops_per_second", SLI_JSON_OBJECT, &s->rates, 0, 0, true},
+      {"flops_efficiency", SLI_JSON_NUMBER, &s->flops_efficiency, 0, 1, true},
+      {"bytes_per_second", SLI_JSON_NUMBER, &out->bytes_per_second, 0, most_rate, true},
+      {"bytes_efficiency", SLI_JSON_NUMBER, &s->bytes_efficiency, 0, 1, true},
+      {"op_seconds", SLI_JSON_NUMBER, &out->op_seconds, 0, most_seconds, true},
+      {"memory_bytes", SLI_JSON_NUMBER, &s->memory, 0, most_bytes, true},
+      {"link_seconds", SLI_JSON_NUMBER, &out->link.seconds, 0, most_seconds, true},
+      {"link_bytes_per_second", SLI_JSON_NUMBER, &out->link.bytes_per_second, 0, most_rate, true},
+      {"devices_per_host", SLI_JSON_WHOLE, &s->devices_per_host, 0, MOST_PER_HOST, false},
+      {"link_efficiency", SLI_JSON_NUMBER, &s->link_efficiency, 0, 1, false},
+      {"host_link_seconds", SLI_JSON_NUMBER, &s->host_seconds, 0, most_seconds, false},
+      {"host_link_bytes_per_second", SLI_JSON_NUMBER, &s->host_rate, 0, most_rate, false},
+      {"copy_bytes_per_second", SLI_JSON_NUMBER, &out->copy_bytes_per_second, 0, most_rate, false},
+      {"host_memory_bytes_per_second", SLI_JSON_NUMBER, &out->host_memory_bytes_per_second, 0, most_rate, false},
+      {"disk_read_bytes_per_second", SLI_JSON_NUMBER, &out->disk_read_bytes_per_second, 0, most_rate, false},
+      {"disk_write_bytes_per_second", SLI_JSON_NUMBER, &out->disk_write_bytes_per_second, 0, most_rate, false},
+      {"links_per_host", SLI_JSON_NUMBER, &out->links_per_host, 0, MOST_PER_HOST, false},
+      {"gradient_bytes", SLI_JSON_NUMBER, &out->gradient_bytes, 0.5, 8, false},
+      {"step_seconds", SLI_JSON_NUMBER, &out->step_seconds, 0, most_seconds, false},
+      {"firing_seconds", SLI_JSON_NUMBER, &out->firing_seconds, 0, most_seconds, false},
+      {"wake_seconds", SLI_JSON_NUMBER, &out->wake_seconds, 0, most_seconds, false},
+      {"slowdown_while_exchanging", SLI_JSON_NUMBER, &out->slowdown_while_exchanging, 1, 1e3, false},
+      {"curves", SLI_JSON_OBJECT, &s->parts.curves, 0, 0, false},
+      {"rows", SLI_JSON_OBJECT, &s->parts.rows, 0, 0, false},
+      {"exchange", SLI_JSON_OBJECT, &s->parts.exchange, 0, 0, false},
+      {"process_link", SLI_JSON_OBJECT, &s->parts.process_link, 0, 0, false},
+      {"links", SLI_JSON_ARRAY, &s->parts.links, 0, 0, false}};
+  return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
+}
+
+/* Of the type that is computed in; those of others are numbers too. */
+static sl_status read_rate(const sli_json *doc, const said *s, sl_dtype dtype, double *out) {
+  const sli_json_field wanted = {sl_dtype_name(dtype), SLI_JSON_NUMBER, out, 0, most_rate, true};
+  sl_status status = sli_json_pick(doc, s->rates, &wanted, 1);
+  for (const cJSON *at = s->rates->child; at && !status; at = at->next)
+    status = sli_json_is(doc, at, SLI_JSON_NUMBER);
   return status;
 }
 
-static sl_status read_hardware(const char *path, const cJSON *root, sl_dtype dtype,
-                               sli_arena *arena, sl_hardware *out) {
-  const cJSON *rates = cJSON_GetObjectItemCaseSensitive(root, "flops_per_second");
-  double flops_efficiency, bytes_efficiency, memory;
-  const field fields[] = {
-      {rates, "flops_per_second.", sl_dtype_name(dtype), most_rate, &out->flops_per_second, false},
-      {root, "", "flops_efficiency", 1, &flops_efficiency, false},
-      {root, "", "bytes_per_second", most_rate, &out->bytes_per_second, false},
-      {root, "", "bytes_efficiency", 1, &bytes_efficiency, false},
-      {root, "", "op_seconds", most_seconds, &out->op_seconds, false},
-      {root, "", "memory_bytes", most_bytes, &memory, false},
-      {root, "", "link_seconds", most_seconds, &out->link.seconds, false},
-      {root, "", "link_bytes_per_second", most_rate, &out->link.bytes_per_second, false}};
-  sl_status status = read_fields(path, fields, SLI_COUNT(fields));
-  if (status) return status;
-  double peak = out->flops_per_second;
-  out->flops_per_second *= flops_efficiency;
-  out->bytes_per_second *= bytes_efficiency;
-  out->memory_bytes = (size_t)memory;
-  status = read_host(path, root, out);
-  if (!status) status = read_homes(path, root, out);
-  if (!status) status = curves_read(path, root, peak, arena, out);
-  if (status) return status;
-  if (out->flops_per_second < 1 || out->bytes_per_second < 1)
-    return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", path);
-  if (is_too_slow(out->link.bytes_per_second) || is_too_slow(out->host_link.bytes_per_second))
-    return sl_fail(SL_E_INPUT, "%s: a link that moves less than a byte a second", path);
+static void apply(const said *s, sl_hardware *out) {
+  out->host_link = out->link;
+  if (s->host_seconds >= 0) out->host_link.seconds = s->host_seconds;
+  if (s->host_rate >= 0) out->host_link.bytes_per_second = s->host_rate;
+  out->link.bytes_per_second *= s->link_efficiency;
+  out->host_link.bytes_per_second *= s->link_efficiency;
+  out->devices_per_host = (int)SLI_MAX(s->devices_per_host, 1);
+  out->flops_per_second *= s->flops_efficiency;
+  out->bytes_per_second *= s->bytes_efficiency;
+  out->memory_bytes = (size_t)s->memory;
+}
+
+static sl_status check(const sli_json *doc, const sl_hardware *h) {
+  const struct {
+    const char *name;
+    double rate;
+  } homes[] = {{"copy_bytes_per_second", h->copy_bytes_per_second},
+               {"host_memory_bytes_per_second", h->host_memory_bytes_per_second},
+               {"disk_read_bytes_per_second", h->disk_read_bytes_per_second},
+               {"disk_write_bytes_per_second", h->disk_write_bytes_per_second}};
+  for (size_t i = 0; i < SLI_COUNT(homes); i++)
+    if (is_too_slow(homes[i].rate))
+      return sl_fail(SL_E_INPUT, "%s: %s is less than a byte a second", doc->name, homes[i].name);
+  if (h->flops_per_second < 1 || h->bytes_per_second < 1)
+    return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", doc->name);
+  if (is_too_slow(h->link.bytes_per_second) || is_too_slow(h->host_link.bytes_per_second))
+    return sl_fail(SL_E_INPUT, "%s: a link that moves less than a byte a second", doc->name);
   return SL_OK;
 }
 
-sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out) {
-  char path[PATH_MAX + 64], *text;
-  sl_hardware hardware = {0};
-  sl_status status = find_file(word, path, sizeof path);
-  if (!status) status = sli_file_read(path, &text);
+static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena, sl_hardware *out) {
+  said s = {.link_efficiency = 1, .host_seconds = -1, .host_rate = -1, .devices_per_host = 1};
+  sl_status status = take(doc, &s, out);
+  if (!status) status = read_rate(doc, &s, dtype, &out->flops_per_second);
+  double peak = out->flops_per_second;
   if (status) return status;
-  cJSON *root = cJSON_Parse(text);
-  free(text);
-  status = root ? read_hardware(path, root, dtype, arena, &hardware)
-                : sl_fail(SL_E_INPUT, "%s: not JSON", path);
-  cJSON_Delete(root);
+  apply(&s, out);
+  status = curves_read(doc, &s.parts, peak, arena, out);
+  return status ? status : check(doc, out);
+}
+
+sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out) {
+  char path[PATH_MAX + 64];
+  sl_hardware hardware = {0};
+  sli_json doc;
+  sl_status status = find_file(word, path, sizeof path);
+  if (!status) status = sli_json_open(path, &doc);
+  if (status) return status;
+  status = read_hardware(&doc, dtype, arena, &hardware);
+  sli_json_fini(&doc);
   if (!status) *out = hardware;
   return status;
 }

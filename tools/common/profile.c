@@ -1,11 +1,10 @@
 #include "tools/common/profile.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "io/file.h"
+#include "io/json.h"
 
 static const double most_seconds = 1e6;
 
@@ -23,43 +22,44 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
-static sl_status read_entries(const char *path, const cJSON *ops, profile *p) {
-  const cJSON *op;
-  p->entries = sli_calloc((size_t)cJSON_GetArraySize(ops), sizeof *p->entries);
-  cJSON_ArrayForEach(op, ops) {
-    const cJSON *name = cJSON_GetObjectItemCaseSensitive(op, "name");
-    const cJSON *seconds = cJSON_GetObjectItemCaseSensitive(op, "seconds");
-    if (!cJSON_IsString(name) || !cJSON_IsNumber(seconds))
-      return sl_fail(SL_E_INPUT, "%s: op %zu has no name or no seconds", path, p->count);
-    if (!(seconds->valuedouble >= 0 && seconds->valuedouble <= most_seconds))
-      return sl_fail(SL_E_INPUT, "%s: op %s takes %g seconds: it must be from 0 to %g", path,
-                     name->valuestring, seconds->valuedouble, most_seconds);
-    p->entries[p->count++] = (entry){sli_strdup(name->valuestring), seconds->valuedouble};
-  }
-  qsort(p->entries, p->count, sizeof *p->entries, by_name);
-  return SL_OK;
+static sl_status read_entry(const sli_json *doc, const cJSON *op, entry *out) {
+  const char *name = NULL;
+  const sli_json_field fields[] = {{"name", SLI_JSON_TEXT, &name, 0, 0, true},
+                                   {"seconds", SLI_JSON_NUMBER, &out->seconds, 0, most_seconds, true}};
+  sl_status status = sli_json_pick(doc, op, fields, SLI_COUNT(fields));
+  if (!status) out->name = sli_strdup(name);
+  return status;
 }
 
-sl_status profile_make(const cJSON *report, const char *path, profile **out) {
-  const cJSON *ops = cJSON_GetObjectItemCaseSensitive(report, "ops");
-  if (!cJSON_IsArray(ops) || !cJSON_GetArraySize(ops))
-    return sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
-                   "CPUs or GPUs, of two microbatches or more)", path);
+static sl_status read_entries(const sli_json *doc, const cJSON *ops, profile *p) {
+  sl_status status = SL_OK;
+  p->entries = sli_calloc(sli_json_count(ops), sizeof *p->entries);
+  for (const cJSON *op = ops->child; op && !status; op = op->next)
+    if (!(status = read_entry(doc, op, &p->entries[p->count]))) p->count++;
+  qsort(p->entries, p->count, sizeof *p->entries, by_name);
+  return status;
+}
+
+sl_status profile_make(const sli_json *report, profile **out) {
+  const cJSON *ops = NULL;
+  sl_status status = sli_json_member(report, report->root, "ops", SLI_JSON_ARRAY, false, &ops);
+  if (!status && !sli_json_count(ops))
+    status = sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
+                     "CPUs or GPUs, of two microbatches or more)", report->name);
+  if (status) return status;
   profile *p = sli_calloc(1, sizeof *p);
-  sl_status status = read_entries(path, ops, p);
+  status = read_entries(report, ops, p);
   if (status) profile_destroy(p);
   else *out = p;
   return status;
 }
 
 sl_status profile_read(const char *path, profile **out) {
-  char *text = NULL;
-  sl_status status = sli_file_read(path, &text);
+  sli_json report;
+  sl_status status = sli_json_open(path, &report);
   if (status) return status;
-  cJSON *root = cJSON_Parse(text);
-  free(text);
-  status = profile_make(root, path, out);
-  cJSON_Delete(root);
+  status = profile_make(&report, out);
+  sli_json_fini(&report);
   return status;
 }
 

@@ -4,13 +4,14 @@
 
 #include <sluice/status.h>
 
+#include "base/json.h"
+
 typedef struct profile profile;
 
 /* SL_E_INPUT names the file and what is wrong with it. */
 sl_status profile_read(const char *path, profile **out);
-/* The same of a report in memory; `path` is what messages call it. */
-struct cJSON;
-sl_status profile_make(const struct cJSON *report, const char *path, profile **out);
+/* The same of a report in memory. */
+sl_status profile_make(const sli_json *report, profile **out);
 void profile_destroy(profile *p);
 
 /* Seconds of one call of an op, or -1 if it was not measured; fits

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file.h"
+#include "io/json.h"
 
 /* ---- numbers ---------------------------------------------------------------------------- */
 
-static bool is_seconds(double x) { return x >= 0 && x < 1e9; }
+static const double most_seconds = 1e9;
+
+static bool is_seconds(double x) { return x >= 0 && x <= most_seconds; }
 
 /* As many as there are, with commas between them; 0: something else is there as well. */
 static int read_list(const char *text, int most, double *out) {
@@ -32,52 +34,54 @@ static sl_status read_numbers(const char *text, sl_tick_cost *out) {
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-static bool read_number(const cJSON *of, const char *name, double *out) {
-  const cJSON *x = cJSON_GetObjectItemCaseSensitive(of, name);
-  if (!cJSON_IsNumber(x) || !is_seconds(x->valuedouble)) return false;
-  *out = x->valuedouble;
-  return true;
+/* As many as there are, 1 to `most`. */
+static sl_status read_array(const sli_json *doc, const cJSON *all, int most, double *out, int *count) {
+  size_t n = sli_json_count(all), i = 0;
+  if (n < 1 || n > (size_t)most) return sli_json_fail(doc, all, "wanted 1 to %d numbers, found %zu", most, n);
+  sl_status status = SL_OK;
+  for (const cJSON *x = all->child; x && !status; x = x->next) status = sli_json_number(doc, x, 0, most_seconds, &out[i++]);
+  *count = (int)n;
+  return status;
 }
 
-static int read_array(const cJSON *of, const char *name, int most, double *out) {
-  const cJSON *all = cJSON_GetObjectItemCaseSensitive(of, name), *x;
-  int n = 0;
-  cJSON_ArrayForEach(x, all) {
-    if (n == most || !cJSON_IsNumber(x) || !is_seconds(x->valuedouble)) return 0;
-    out[n++] = x->valuedouble;
-  }
-  return cJSON_IsArray(all) ? n : 0;
+static sl_status check_corners(const sli_json *doc, const cJSON *rows, const cJSON *seconds, const sl_tick_cost *c) {
+  if (sli_json_count(rows) != sli_json_count(seconds))
+    return sli_json_fail(doc, seconds, "as many as rows has, %zu, are wanted, found %zu", sli_json_count(rows), sli_json_count(seconds));
+  for (int i = 1; i < c->corners; i++)
+    if (!(c->rows[i] > c->rows[i - 1])) return sli_json_fail(doc, rows, "rows do not ascend: %g follows %g", c->rows[i], c->rows[i - 1]);
+  return SL_OK;
 }
 
-/* What reports had not from the first. */
-static bool read_optional(const cJSON *of, sl_tick_cost *out) {
-  if (cJSON_HasObjectItem(of, "pick") && !read_number(of, "pick", &out->pick)) return false;
-  if (!cJSON_HasObjectItem(of, "spread")) return true;
-  out->spreads = read_array(of, "spread", SL_TICK_SPREAD, out->spread);
-  return out->spreads;
-}
-
-static sl_status read_corners(const char *path, const cJSON *of, sl_tick_cost *out) {
+static sl_status read_corners(const sli_json *doc, const cJSON *of, sl_tick_cost *out) {
+  const cJSON *rows = NULL, *seconds = NULL, *spread = NULL;
   *out = (sl_tick_cost){0};
-  out->corners = read_array(of, "rows", SL_TICK_CORNERS, out->rows);
-  int n = out->corners;
-  bool good = n && n == read_array(of, "seconds", SL_TICK_CORNERS, out->seconds) && read_number(of, "position", &out->position) &&
-              read_number(of, "pair", &out->pair) && read_optional(of, out);
-  for (int i = 1; i < n; i++) good &= out->rows[i] > out->rows[i - 1];
-  if (good) return SL_OK;
-  return sl_fail(SL_E_INPUT, "--tick %s: its \"tick_corners\" are no rows, ascending, with seconds, a position and a pair, and maybe a pick and a spread", path);
+  const sli_json_field fields[] = {{"rows", SLI_JSON_ARRAY, &rows, 0, 0, true},
+                                   {"seconds", SLI_JSON_ARRAY, &seconds, 0, 0, true},
+                                   {"position", SLI_JSON_NUMBER, &out->position, 0, most_seconds, true},
+                                   {"pair", SLI_JSON_NUMBER, &out->pair, 0, most_seconds, true},
+                                   {"pick", SLI_JSON_NUMBER, &out->pick, 0, most_seconds, false},
+                                   {"spread", SLI_JSON_ARRAY, &spread, 0, 0, false}};
+  sl_status status = sli_json_take(doc, of, fields, SLI_COUNT(fields));
+  if (!status) status = read_array(doc, rows, SL_TICK_CORNERS, out->rows, &out->corners);
+  if (!status) status = read_array(doc, seconds, SL_TICK_CORNERS, out->seconds, &out->corners);
+  if (!status && spread) status = read_array(doc, spread, SL_TICK_SPREAD, out->spread, &out->spreads);
+  return status ? status : check_corners(doc, rows, seconds, out);
+}
+
+static sl_status read_report(const sli_json *doc, sl_tick_cost *out) {
+  const cJSON *ticks = NULL;
+  sl_status status = sli_json_member(doc, doc->root, "tick_corners", SLI_JSON_OBJECT, false, &ticks);
+  if (!status && !ticks)
+    status = sl_fail(SL_E_INPUT, "%s: it has no \"tick_corners\": not a report of actorserve --arrivals on one stage", doc->name);
+  return status ? status : read_corners(doc, ticks, out);
 }
 
 static sl_status read_file(const char *path, sl_tick_cost *out) {
-  char *text;
-  sl_status status = sli_file_read(path, &text);
+  sli_json doc;
+  sl_status status = sli_json_open(path, &doc);
   if (status) return status;
-  cJSON *root = cJSON_Parse(text);
-  const cJSON *ticks = cJSON_GetObjectItemCaseSensitive(root, "tick_corners");
-  if (cJSON_IsObject(ticks)) status = read_corners(path, ticks, out);
-  else status = sl_fail(SL_E_INPUT, "--tick %s: it has no \"tick_corners\": not a report of actorserve --arrivals on one stage", path);
-  cJSON_Delete(root);
-  free(text);
+  status = read_report(&doc, out);
+  sli_json_fini(&doc);
   return status;
 }
 
