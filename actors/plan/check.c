@@ -276,6 +276,7 @@ static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const check
   if (!status) status = check_ticks(plan, a);
   if (!status) status = check_extents(plan, a);
   if (!status) status = check_bases(plan, a);
+  if (!status) status = sli_plan_check_reads(plan, a);
   for (int32_t p = 0; p < a->nin && !status; p++)
     status = check_input(plan, a, &a->in[p], &maps[a->in[p].map]);
   for (int32_t p = 0; p < a->nout && !status; p++)

@@ -58,6 +58,8 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *attrs, i
 /* Whether the registers and pools of a plan whose ends are derived can be
  * (check.c); names the culprit. */
 sl_status sli_plan_check(const sl_plan *plan);
+/* Whether all that an actor's calls read is there when they do (reads.c). */
+sl_status sli_plan_check_reads(const sl_plan *plan, const sl_actor *a);
 
 /* Derives what devices keep for their calls, and whose programs are. */
 void sli_plan_keep(sl_plan *plan);

@@ -4,7 +4,8 @@
  * Tensors of the same rows form a set, which has one extent. A set begins with what a call fills. A
  * call that goes row by row hands the rows on: what it makes of some has as many, and where it reads
  * several of them, they are the same. So sets meet where ops say that they are one: a gradient with
- * what it is the gradient of, what is made again with what was made at first. */
+ * what it is the gradient of. What is made again has the rows of what was made at first, whether or not
+ * its own call fills them: a program reads one or the other, by the piece. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -94,6 +95,17 @@ static bool follows(const sli_node *n, int o, const sl_tensor *set) {
   return !sli_bit(n->accumulate_span, o) && n->cls != SL_CLASS_W && has_rows(&n->out_type[o], set->rows);
 }
 
+/* What is made again joins what it stands for, which is first. */
+static void stand_for_kept(const sli_node *n) {
+  for (int o = 0; o < n->nout; o++) {
+    sl_tensor *t = n->out[o], *kept = t ? t->kept : NULL;
+    sl_tensor *set = sli_tensor_extent(t), *first = sli_tensor_extent(kept);
+    if (!kept) continue;
+    SLI_CHECK(!set == !first, "not all rows of %s need be valid, but those of %s", t->name, kept->name);
+    if (set != first) set->extent = first;
+  }
+}
+
 static sl_status pass_on(sl_graph *g, const sli_node *n) {
   sl_tensor *set = NULL;
   sl_status status = find_set(g, n, &set);
@@ -103,6 +115,7 @@ static sl_status pass_on(sl_graph *g, const sli_node *n) {
     if (sli_bit_on(n->op->fills, o)) status = begin(g, n, o);
     else if (set && follows(n, o, set)) join(&set, n->out[o]);
   }
+  if (!status) stand_for_kept(n);
   return status;
 }
 

@@ -2,11 +2,13 @@
  * whatever the share; what leaves is what was said, to the byte; and from so many tokens on as MEMO
  * says (Zhao et al., arXiv 2407.12117) all of it leaves beside the computing.
  * labels: numbers random */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tests/support/dice.h"
 #include "tests/support/grids.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -67,6 +69,85 @@ static void no_timing_changes_a_bit(seeds s) {
     g.homes = homes_of(act_on_disk, seed % 3 ? "activations=0.5" : "activations=0.75");
     g.jitter_seed = seed;
     g.schedule = seed % 2 ? "1f1b" : "zb-h1";
+    same_bits(&m, &g, &kept);
+  }
+}
+
+/* ---- experts ----------------------------------------------------------------------------- */
+
+enum { EXPERT_STEPS = 3 };
+
+static char *const small_mixtral[] = {"--layers", "3", "--width", "16", "--heads", "4", "--kv-heads", "2",
+                                      "--context", "23", "--batch", "16", "--experts", "4", "--top-k", "2",
+                                      "--expert-ffn", "8", "--aux-loss", "0", NULL};
+
+static grid any_expert_grid(dice *r, int pieces) {
+  static const grid grids[] = {{.data = 2, .experts = 2},
+                               {.data = 4, .experts = 2},
+                               {.data = 4, .experts = 4, .shard = "parameters"},
+                               {.data = 2, .tensor = 2, .experts = 4},
+                               {.data = 1, .tensor = 2, .experts = 2},
+                               {.data = 2, .tensor = 2, .experts = 2, .shard = "gradients"},
+                               {.data = 1, .sequence = 2, .tensor = 2, .experts = 2}};
+  grid g = grids[roll(r, SLI_COUNT(grids))];
+  if (pieces > 3) g.sequence = 1;
+  g.steps = EXPERT_STEPS;
+  g.grain = "layer";
+  g.piece_order = roll(r, 3) ? "layers" : "tokens";
+  g.stages = 1 + (int)roll(r, 2);
+  g.schedule = roll(r, 2) ? "1f1b" : "zb-h1";
+  return g;
+}
+
+static const sl_home *any_homes(dice *r, const grid *g, int *count) {
+  static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK},
+                                {"kv", NULL, SL_SPACE_DISK}};
+  *count = 1 + (int)roll(r, 3);
+  if (*count == 3 && (strcmp(g->piece_order, "layers") || g->sequence > 1)) *count = 2;
+  return all;
+}
+
+static void check_near(const grid_model *m, const grid *g, const grid_losses *one, const grid_losses *got) {
+  char name[GRID_TEXT];
+  for (int i = 0; i < got->count; i++)
+    CHECK(fabs(got->loss[i] / one->loss[i] - 1) < 1e-6 && fabs(got->norm[i] / one->norm[i] - 1) < 1e-4,
+          "%s: step %d: norm %.7g, not %.7g", grid_format(name, m, g), i, got->norm[i], one->norm[i]);
+}
+
+/* Behind the rows of a piece that has left lie those of another one, whose ids lead to an expert, too. */
+static void a_piece_has_its_own_rows(void) {
+  static char *const words[] = {"--layers", "3", "--width", "60", "--heads", "6", "--kv-heads", "3", "--context", "31",
+                                "--batch", "8", "--experts", "2", "--top-k", "1", "--expert-ffn", "8",
+                                "--aux-loss", "0", NULL};
+  static const char *const shares[] = {"activations=0", "activations=0.3", "activations=0.6", "activations=1"};
+  const grid_model m = {"mixtral", words, 4, 3};
+  grid one = {.data = 1, .tensor = 1, .steps = EXPERT_STEPS};
+  grid g = {.data = 2, .experts = 2, .steps = EXPERT_STEPS, .grain = "layer", .piece_order = "layers"};
+  const grid_losses alone = grid_train(&m, &one);
+  for (size_t i = 0; i < SLI_COUNT(shares); i++) {
+    g.homes = homes_of(act_on_disk, shares[i]);
+    const grid_losses got = grid_train(&m, &g);
+    check_near(&m, &g, &alone, &got);
+  }
+}
+
+/* Rows go to experts on other devices, some pieces leave, others are made again: as one device learns
+ * it, and with the bits of a grid from which nothing leaves. */
+static void experts_rows_leave_as_well(seeds s) {
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
+    char share[32];
+    dice r = {seed, 7};
+    int pieces = 2 + (int)roll(&r, 4);
+    const grid_model m = {"mixtral", small_mixtral, 1 << roll(&r, 3), pieces};
+    grid g = any_expert_grid(&r, pieces), one = {.data = 1, .tensor = 1, .steps = EXPERT_STEPS};
+    const grid_losses alone = grid_train(&m, &one), kept = grid_train(&m, &g);
+    check_near(&m, &g, &alone, &kept);
+    snprintf(share, sizeof share, "activations=%.3f", (double)roll(&r, (uint32_t)pieces + 1) / pieces);
+    g.homes = (sl_home_options){.disk = ".", .offload = share};
+    g.homes.of = any_homes(&r, &g, &g.homes.count);
+    g.poison = roll(&r, 3);
+    g.jitter_seed = seed;
+    if (!grid_saves(&m, &g)) continue;
     same_bits(&m, &g, &kept);
   }
 }
@@ -213,6 +294,9 @@ static void what_leaves_hides_behind_computing(void) {
 }
 
 int main(int argc, char **argv) {
+  experts_rows_leave_as_well(seeds_of(argc, argv, 1, (SEEDS + 1) / 2));
+  if (argc > 1) return 0;
+  a_piece_has_its_own_rows();
   what_leaves_hides_behind_computing();
   as_much_leaves_as_was_said();
   no_share_changes_a_bit();
