@@ -27,8 +27,15 @@ static const char *next_text(const sl_blob *blob, size_t *at) {
   return text;
 }
 
-static const char *find(const sl_blob *blob, const char *name) {
-  size_t at = 0;
+/* Looks from *from on, where it leaves off, and then everywhere: terms mostly come in the same order. */
+static const char *find(const sl_blob *blob, size_t *from, const char *name) {
+  size_t at = *from;
+  const char *next = next_text(blob, &at), *there = next ? next_text(blob, &at) : NULL;
+  if (there && !strcmp(next, name)) {
+    *from = at;
+    return there;
+  }
+  at = 0;
   for (const char *text; (text = next_text(blob, &at));) {
     const char *value = next_text(blob, &at);
     if (!value) break;
@@ -49,9 +56,9 @@ static sl_status disagree(int process, const char *name, const char *his, const 
 /* Every term of one is a term of the other, with the same value; one without a value is as good
  * as none. */
 static sl_status compare(const sl_blob *blobs, int process, const sl_blob *named) {
-  size_t at = 0;
+  size_t at = 0, in_ours = 0, in_his = 0;
   for (const char *name; (name = next_text(named, &at)) && next_text(named, &at);) {
-    const char *ours = find(&blobs[0], name), *his = find(&blobs[process], name);
+    const char *ours = find(&blobs[0], &in_ours, name), *his = find(&blobs[process], &in_his, name);
     ours = ours ? ours : "";
     his = his ? his : "";
     if (strcmp(ours, his)) return disagree(process, name, his, ours);

@@ -118,3 +118,24 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out)
   }
   return n;
 }
+
+char *sli_lowering_cut(const sli_lowering *l, sli_arena *arena) {
+  const sl_graph *g = l->in->g;
+  char *text = "";
+  for (int s = 0; s < l->stages; s++) {
+    if (s) text = sli_arena_format(arena, "%s |", text);
+    for (int b = 0; b < sli_blocks_in_line(g); b++)
+      if (l->stage_of[b] == s) text = sli_arena_format(arena, "%s%s%s", text, *text ? " " : "", g->blocks[b].name);
+  }
+  return text;
+}
+
+int sli_lowering_versions(const sli_lowering *l, int stage) {
+  int slots = 0;
+  for (int i = 0; i < l->nbundles; i++) {
+    const sli_bundle *b = &l->bundles[i];
+    if (b->role == SLI_ROLE_PARAM && b->producer != SL_NONE && sli_bundle_stage(l, b) == stage)
+      slots = SLI_MAX(slots, SLI_MAX(b->initial, 1));
+  }
+  return slots;
+}

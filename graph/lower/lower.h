@@ -98,6 +98,10 @@ void sli_lower_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exc
 /* What sl_lowered_quotas() and sl_lowered_params() give. Return how many. */
 int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out);
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
+/* The blocks of each stage, "wte h.0 | h.1 head"; in the arena. */
+char *sli_lowering_cut(const sli_lowering *l, sli_arena *arena);
+/* Slots of what is trained on a stage; 0: nothing is. */
+int sli_lowering_versions(const sli_lowering *l, int stage);
 
 /* ---- checkpoints --------------------------------------------------------------------------- */
 

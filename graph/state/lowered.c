@@ -6,6 +6,7 @@
 #include "graph/passes/passes.h"
 #include "graph/schedule/schedule.h"
 #include "graph/state/state.h"
+#include "graph/state/terms.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,9 @@ struct sl_lowered {
   sli_sent *sent;                  /* NULL: of hardware that nobody described */
   double flops;
   const char *products, *tensors;
+  const char *cut, *versions; /* as terms have them */
+  int nterms, nresults;       /* 0: not made yet */
+  sl_term *terms;
   sl_plan *plan;
   int nparams;
   const sl_param_info *params;
@@ -370,6 +374,8 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->inputs.options = &to->options;
   to->nparams = sli_params_keep(l, &to->arena, &to->params);
   to->nquotas = sli_lowering_quotas(l, &to->arena, &to->quotas);
+  to->cut = sli_lowering_cut(l, &to->arena);
+  to->versions = sli_terms_versions(l, to->stages, to->cut, &to->arena);
   sli_stores_keep(to->stores, l);
   if (in->options->hardware) to->sent = sli_lower_sent(l);
   to->plan = sli_lowering_take_plan(l);
@@ -446,6 +452,28 @@ const char *sl_lowered_schedule(const sl_lowered *l) { return l->schedule; }
 const char *sl_lowered_chosen(const sl_lowered *l) { return l->chosen; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
 const char *sl_lowered_paths(const sl_lowered *l) { return l->paths; }
+bool sli_lowered_own_code(const sl_lowered *l) {
+  return l->fingerprints.own_ops || l->g->training.optimizer.rate;
+}
+
+const char *sli_lowered_library(const sl_lowered *l) {
+  const sli_kind *kind = l->inputs.kind;
+  return kind->computes && !strcmp(kind->name, "cpu") ? sl_cpu_products(l->inputs.bf16 != NULL) : NULL;
+}
+
+int sli_lowered_results(const sl_lowered *l, const sl_term **out) {
+  sl_lowered *to = (sl_lowered *)l; /* made when they are first asked for: the library is loaded */
+  const sli_terms_of of = {l->versions, l->cut, l->inputs.paths, sli_lowered_library(l), l->nparams, l->params};
+  if (!l->terms) to->nterms = sli_terms_make(&of, &to->arena, &to->terms, &to->nresults);
+  *out = l->terms;
+  return l->nresults;
+}
+
+int sl_lowered_terms(const sl_lowered *l, const sl_term **out) {
+  sli_lowered_results(l, out);
+  return l->nterms;
+}
+
 const char *sl_lowered_products(const sl_lowered *l) { return l->products; }
 const char *sl_lowered_tensors(const sl_lowered *l) { return l->tensors; }
 

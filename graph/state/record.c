@@ -42,11 +42,8 @@ static char *value_text(const cJSON *value) {
   return copy;
 }
 
-static void compare(const sli_checkpoint *from, const sl_term *term, const char *usual,
-                    sli_differences *d) {
-  const cJSON *record = sli_checkpoint_about(from), *terms = member(record, "terms");
-  const cJSON *was = terms ? member(terms, term->name) : find_elsewhere(record, term->name);
-  char *before = was || !usual ? value_text(was) : sli_strdup(usual);
+/* Takes over `before`. */
+static void compare_with(const sli_checkpoint *from, const sl_term *term, char *before, sli_differences *d) {
   char *name = sli_differ_name(term->name);
   if (strcmp(before, term->value))
     sli_differ(d, name, "%s is %s, but %s was made with %s", term->name, term->value,
@@ -55,24 +52,49 @@ static void compare(const sli_checkpoint *from, const sl_term *term, const char 
   free(name);
 }
 
+static void compare(const sli_checkpoint *from, const sl_term *term, const char *usual,
+                    sli_differences *d) {
+  const cJSON *record = sli_checkpoint_about(from), *terms = member(record, "terms");
+  const cJSON *was = terms ? member(terms, term->name) : find_elsewhere(record, term->name);
+  compare_with(from, term, was || !usual ? value_text(was) : sli_strdup(usual), d);
+}
+
 static bool is_named(const char *name, int nterms, const sl_term *terms) {
   for (int i = 0; i < nterms; i++)
     if (!strcmp(terms[i].name, name)) return true;
   return false;
 }
 
-/* Terms that nobody names any more. */
+/* Of the plan's terms those that one of an older release does not tell are not compared. */
+static const cJSON *find_of_plan(const cJSON *record, const char *name) {
+  const cJSON *was = member(member(record, "plan_terms"), name);
+  if (!was) was = member(member(record, "terms"), name);
+  return was ? was : find_elsewhere(record, name);
+}
+
+static void note_plan_terms(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
+  cJSON *to = cJSON_AddObjectToObject(r->about, "plan_terms");
+  const sl_term *terms;
+  int n = sli_lowered_results(lowered, &terms);
+  for (int i = 0; i < n; i++) {
+    cJSON_AddStringToObject(to, terms[i].name, terms[i].value);
+    const cJSON *was = r->from ? find_of_plan(sli_checkpoint_about(r->from), terms[i].name) : NULL;
+    if (was) compare_with(r->from, &terms[i], value_text(was), d);
+  }
+}
+
+/* Terms that nobody names any more; how many slots parameters have is one of the plan's now. */
 static void compare_forgotten(const sli_checkpoint *from, int nterms, const sl_term *terms,
                               sli_differences *d) {
   const cJSON *was;
   cJSON_ArrayForEach(was, member(sli_checkpoint_about(from), "terms"))
-    if (!is_named(was->string, nterms, terms))
+    if (!is_named(was->string, nterms, terms) && strcmp(was->string, "--quota param"))
       compare(from, &(sl_term){was->string, "none"}, NULL, d);
 }
 
 /* A word of resume_with that names nothing would excuse nothing. */
 static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
-  static const char *const others[] = {"graph", "code", "data"};
+  static const char *const others[] = {"graph", "code", "data", "quota", "paths", "library"};
   const char *bare = word + (strncmp(word, "--", 2) ? 0 : 2);
   bool known = sli_optimizer_has(bare);
   for (size_t i = 0; i < SLI_COUNT(others); i++) known |= !strcmp(bare, others[i]);
@@ -167,7 +189,7 @@ static void note_data(const sli_record *r, const sl_graph *g, sli_differences *d
 
 /* Of an op of the model's own the graph knows no more than its name. */
 static sl_status note_code(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
-  if (!r->code || !sli_lowered_fingerprints(lowered)->own_ops) return SL_OK;
+  if (!r->code || !sli_lowered_own_code(lowered)) return SL_OK;
   sl_graph_file file = {.path = r->code};
   sl_status status = sli_file_fingerprint(r->code, &file.bytes, &file.hash);
   if (status) return status;
@@ -188,6 +210,7 @@ sl_status sli_record_describe(const sli_record *r, const sl_graph *g, const sl_l
   if (ranks > 1) cJSON_AddNumberToObject(r->about, "devices_per_stage", ranks);
   cJSON_AddStringToObject(cJSON_AddObjectToObject(r->about, "random"), "generator",
                           "philox4x32-10");
+  note_plan_terms(r, lowered, &d);
   sli_model_note(r, g, lowered, &d);
   note_data(r, g, &d);
   sl_status status = note_code(r, lowered, &d);

@@ -15,6 +15,13 @@ sl_rest sli_weights_rest(const struct sli_shards *from, const char *param);
 /* Of the model as it was before any pass (fingerprints.c). */
 const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);
 
+/* Has it ops, or a learning rate, of the model's own, which nobody knows but by the file that they are in? */
+bool sli_lowered_own_code(const sl_lowered *lowered);
+/* What computes products on CPUs, "OpenBLAS 0.3.21"; NULL: elsewhere. */
+const char *sli_lowered_library(const sl_lowered *lowered);
+/* The first ones of sl_lowered_terms(), which decide the results of a run that goes on from another, too. */
+int sli_lowered_results(const sl_lowered *lowered, const sl_term **out);
+
 /* What a call of a program takes, as its devices are described: over the pieces that it is for, their
  * mean. 0: they are not. */
 double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);

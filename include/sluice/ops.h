@@ -36,6 +36,9 @@ extern const sl_op sl_op_pack;
  * (slow, for tests: asked for by the environment variable SLUICE_CPU_BF16=1 where there is
  * AVX-512, and =tiles, which does in plain code what AMX does, anywhere), or NULL if it does not. */
 const char *sl_cpu_bf16(void);
+/* What multiplies matrices on this machine's CPU, in bf16 or f32: "tiles", "OpenBLAS 0.3.21", "oneDNN 2.6.0", or several.
+ * Each adds up in an order of its own, so what one has computed another does not give bit by bit. */
+const char *sl_cpu_products(bool bf16);
 
 /* matmul(a [..., M, K], b [..., K, N]) -> [..., M, N]: a product for each position of the dims
  * before, which broadcast by NumPy's rules. attrs.left_transposed: a is [..., K, M];

@@ -44,6 +44,13 @@ sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtim
 sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
                           sl_runtime *to_rt);
 
+/* ---- terms ---------------------------------------------------------------------- */
+
+/* What results depend on and a plan's hash does not say: from what parameters' initial values are drawn, how many
+ * slots parameters have, what computes products. For sl_job_join, beside terms of one's own; they are the lowered
+ * graph's. Returns how many. */
+int sl_lowered_terms(const sl_lowered *lowered, const sl_term **out);
+
 /* ---- adapters (sl_lora) -------------------------------------------------------- */
 
 /* A folder as PEFT saves and reads it: adapter_model.safetensors and adapter_config.json. */

@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -12,6 +15,7 @@ typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m
                             const float *a, int a_row, const float *b, int b_row, float beta, float *c, int c_row);
 
 static cblas_sgemm_fn *cblas_sgemm;
+static char name[64] = "OpenBLAS";
 
 /* Each thread that multiplies takes 32 MiB of addresses, and where there are none left the library ends the process. */
 static const size_t room = (size_t)1 << 30;
@@ -23,10 +27,16 @@ static bool is_for_threads(void *library) {
   return parallel && parallel() == 1;
 }
 
+/* The first two words of "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...". */
+static void take_name(void *library) {
+  char *(*config)(void) = (char *(*)(void))dlsym(library, "openblas_get_config");
+  const char *text = config ? config() : NULL, *end = text ? strchr(text, ' ') : NULL;
+  if (end) snprintf(name, sizeof name, "%.*s", (int)(end + 1 - text + (ptrdiff_t)strcspn(end + 1, " ")), text);
+}
+
 /* Its own threads would be beside ours. It makes them as it is loaded, if not told before. */
-static void load(void) {
+static void *open_library(void) {
   static const char variable[] = "OPENBLAS_NUM_THREADS";
-  if (sli_address_room(room, "OpenBLAS")) return;
   const char *users = getenv(variable);
   char *before = users ? sli_strdup(users) : NULL;
   setenv(variable, "1", 1);
@@ -34,7 +44,19 @@ static void load(void) {
   if (before) setenv(variable, before, 1);
   else unsetenv(variable);
   free(before);
-  if (library && is_for_threads(library)) cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
+  return library;
+}
+
+/* Without it products have other bits, which is said. */
+static void load(void) {
+  const char *why = NULL;
+  void *library = NULL;
+  if (sli_address_room(room, "OpenBLAS")) why = sl_detail();
+  else if (!(library = open_library())) why = dlerror();
+  else if (!is_for_threads(library)) why = "it is not built for threads";
+  else cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
+  if (cblas_sgemm) take_name(library);
+  else sli_log("note: no OpenBLAS (%s): oneDNN multiplies in its place, which gives other bits", why ? why : "it lacks cblas_sgemm");
 }
 
 bool sli_openblas(void) {
@@ -42,6 +64,8 @@ bool sli_openblas(void) {
   pthread_once(&once, load);
   return cblas_sgemm;
 }
+
+const char *sli_openblas_name(void) { return name; }
 
 void sli_openblas_multiply(const sli_sgemm *s) {
   cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN, (int)s->m,

@@ -17,6 +17,8 @@ typedef struct sli_sgemm {
 /* Any thread. False: it is not installed, is a build that threads may not share, or has no room; nothing else is to be
  * called then. */
 bool sli_openblas(void);
+/* "OpenBLAS 0.3.21", as it calls itself. */
+const char *sli_openblas_name(void);
 /* On this thread; others may call at the same time. */
 void sli_openblas_multiply(const sli_sgemm *s);
 

@@ -14,6 +14,7 @@
  * B is rounded and brought into the library's own order by sli_pack_run, beforehand as well. */
 #include "kernels/cpu/product.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -342,4 +343,16 @@ const char *sl_cpu_bf16(void) {
   const char *emulate = getenv("SLUICE_CPU_BF16"); /* see also sli_has_tiles */
   bool can = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
   return can && emulate && !strcmp(emulate, "1") ? "emulated" : NULL;
+}
+
+/* Where there are tiles, short and narrow products in f32 are the library's all the same. */
+const char *sl_cpu_products(bool bf16) {
+  static __thread char text[128];
+  const dnnl_version_t *v = dnnl_version();
+  bool openblas = !bf16 && sli_cpu()->openblas && sli_openblas();
+  if (bf16 && sli_has_tiles()) return "tiles";
+  int n = snprintf(text, sizeof text, "%s", sli_has_tiles() ? "tiles and " : "");
+  if (openblas) snprintf(text + n, sizeof text - (size_t)n, "%s", sli_openblas_name());
+  else snprintf(text + n, sizeof text - (size_t)n, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+  return text;
 }

@@ -42,6 +42,12 @@ class _Plan:
         self._runtime = out[0]
         lib.sl_lowered_attach(self.lowered, self.runtime)
 
+    def terms(self):
+        """What results depend on and the plan's hash does not say."""
+        out = ffi.new("const sl_term **")
+        count = lib.sl_lowered_terms(self.lowered, out)
+        return [{"name": c.text(t.name), "value": c.text(t.value)} for t in out[0][0:count]]
+
     def fail(self):
         lib.sl_runtime_fail(self.runtime, c.constant(ffi.typeof("sl_status"), "SL_E_INPUT"),
                             b"a function of the program has failed")
@@ -199,6 +205,7 @@ class Run:
         if keep["dir"]:
             self._open_checkpoints(keep, terms)
         self._lower()
+        terms = terms + self.plan.terms()
         made = c.value(ffi.typeof("sl_term *"), terms, self.keep)
         c.check(lib.sl_job_join(self.job, self.plan.plan, len(terms), made))
         self.plan.start({"peers": lib.sl_job_peers(self.job),

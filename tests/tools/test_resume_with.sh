@@ -125,3 +125,47 @@ END
 resumes 0
 says "an older release wrote it: whether the model is the same cannot be checked" out
 refused "--shuffle is 3, but c2/step-3 was made with 0" --shuffle 3
+
+# Slots of parameters are as the plan has them, whatever the last text about one stage says, and with
+# the blocks that they are of.
+edited 's/  sl_train/  sl_block(g, "two");\n&/'
+cp m2.c two.c
+kept() { # WORDS...: what two.c leaves in c
+  rm -rf c
+  ends 0 "$actorrun" --steps 3 --quiet --checkpoint c "$@" two.c --data text.txt
+}
+two() { # STATUS WORDS...
+  local status=$1
+  shift
+  rm -rf c2
+  cp -r c c2
+  ends "$status" "$actorrun" --steps 5 --checkpoint c2 --resume "$@" two.c --data text.txt
+}
+kept --stages 2 --quota param@0=2 --quota param@1=1
+two 2 --stages 2
+says "--quota param is 1, but c2/step-3 was made with 2,1 of main | two" err
+two 2
+two 2 --stages 2 --quota param=1,2
+two 0 --stages 2 --quota param=2,1
+two 0 --stages 2 --resume-with quota
+kept --stages 2 --quota param=2
+two 0 --quota param=2
+two 2 --quota param@0=2 --stages 2
+
+# So is what computes products.
+mkdir other
+echo 'int openblas_get_parallel(void) { return 0; }' >other/none.c
+"${CC:-cc}" -shared -fPIC -o other/libopenblas.so.0 other/none.c
+export SLUICE_CPU_LEVEL=1
+ends 0 "$actorrun" --steps 0 --report r.json m.c --data text.txt
+if grep -q '"products_library":.*OpenBLAS' r.json; then
+  kept
+  LD_LIBRARY_PATH=$PWD/other two 2
+  says "note: no OpenBLAS (it is not built for threads)" err
+  says "the library of products is oneDNN" err
+  says "was made with OpenBLAS" err
+  LD_LIBRARY_PATH=$PWD/other two 0 --resume-with library
+  LD_LIBRARY_PATH=$PWD/other ends 0 "$actorrun" --steps 1 --report r.json m.c --data text.txt
+  says '"products_library":	"oneDNN' r.json
+fi
+unset SLUICE_CPU_LEVEL

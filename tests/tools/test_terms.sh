@@ -102,3 +102,45 @@ cp init.safetensors elsewhere/w
 none
 first=(--init w) second=(--init w)
 second_in=$work/elsewhere refused "process 1 has w with "
+
+# Adapters of the same name, and a folder for them that one process alone is to write.
+adapters=(--lora '*c_attn*=2')
+"$actorrun" "${job[@]}" "${adapters[@]}" --save-adapter a "${model[@]}" --data "$data"
+cp -r a elsewhere/a
+"$actorrun" "${job[@]}" "${adapters[@]}" --seed 3 --save-adapter a "${model[@]}" --data "$data"
+none
+first=(--adapter a) second=(--adapter a)
+second_in=$work/elsewhere refused "process 1 has a/adapter_model.safetensors with "
+none
+first=("${adapters[@]}" --save-adapter b) second=("${adapters[@]}")
+refused "process 1 has no --save-adapter, process 0 has --save-adapter b"
+
+# A model file of the same name that draws other values, or has other code.
+model_file() { # FOLDER SCALE CODE
+  cat >"$1/m.c" <<END
+#include <sluice/sluice.h>
+static float rate(const sl_optimizer *o, int64_t step) { (void)o, (void)step; return 1e-3f * $3; }
+static const sl_option options[] = {{"data", SL_OPTION_LIST, NULL, "\`FILE\`", 0, 0}, {0}};
+static sl_status build(sl_graph *g, const sl_args *args) {
+  sl_tensor *next, *ids = sl_tokens(g, sl_arg_text(args, "data"), sl_microbatch_rows(g, 4), 16, 256, &next);
+  sl_tensor *t = sl_param(g, SL_TYPE(SL_F32, 256, 8), SL_UNIFORM(0.5f), "t");
+  sl_tensor *x = sl_embedding(g, ids, t);
+  sl_block(g, "head");
+  sl_tensor *h = sl_param(g, SL_TYPE(SL_F32, 256, 8), SL_NORMAL($2), "h");
+  sl_train(g, sl_cross_entropy(g, sl_linear(g, x, h, NULL), next),
+           &(sl_optimizer){.lr = 1e-3f, .rate = rate});
+  return sl_graph_status(g);
+}
+SL_MODEL(m, "m", options, build);
+END
+}
+model=(m.c)
+model_file . 0.02f 1
+model_file elsewhere 0.02f 1
+none
+second_in=$work/elsewhere both
+((status[0] == 0 && status[1] == 0)) || { cp err1 err; fail "one model file, twice: ${status[*]}"; }
+model_file elsewhere 0.03f 1
+second_in=$work/elsewhere refused "process 1 has the initial values of h normal 0.0299999993, process 0 has the initial"
+model_file elsewhere 0.02f 2
+second_in=$work/elsewhere refused "process 1 has m.c with "

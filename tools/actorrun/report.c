@@ -284,6 +284,8 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
   cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));
   cJSON_AddStringToObject(root, "products", sl_lowered_products(j->lowered));
+  const char *library = sli_lowered_library(j->lowered);
+  if (library) cJSON_AddStringToObject(root, "products_library", library);
   cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
   sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
   add_pieces(root, j);

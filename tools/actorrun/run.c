@@ -96,7 +96,7 @@ static sl_status run_prepared(job *j) {
 sl_status job_run(job *j) {
   terms *t = &j->terms;
   bool alone = sl_job_processes(j->processes) == 1;
-  sl_status status = alone ? SL_OK : terms_add_files(t, j->settings, j->made.graph);
+  sl_status status = alone ? SL_OK : terms_add_plan(t, j->settings, j->made.graph, j->lowered);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
   if (!status) print_found(j);
   if (!status) status = make_runtime(j);

@@ -1,0 +1,126 @@
+#include "tools/common/terms.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/file.h"
+#include "io/shards.h"
+
+/* ---- values as text ---------------------------------------------------------------------- */
+
+/* As short as it can be while it is the same number. */
+static char *number_text(double value) {
+  if (value == (double)(int)value) return sli_format("%d", (int)value);
+  char *text = sli_format("%1.15g", value);
+  if (strtod(text, NULL) == value) return text;
+  free(text);
+  return sli_format("%1.17g", value);
+}
+
+char *terms_given(const sl_args *args, const char *name) {
+  char *text = sli_strdup("");
+  for (int i = 0; sl_arg_given(args, name, i); i++) {
+    char *longer = sli_format("%s%s%s", text, i ? " " : "", sl_arg_given(args, name, i));
+    free(text);
+    text = longer;
+  }
+  return text;
+}
+
+static char *value_text(const sl_args *args, const sl_option *o) {
+  bool given = sl_arg_given(args, o->name, 0);
+  if (!o->value && !given) return sli_strdup("none");
+  switch (o->kind) {
+  case SL_OPTION_INT: return number_text((double)sl_arg_int(args, o->name));
+  case SL_OPTION_FLOAT: return number_text(sl_arg_float(args, o->name));
+  case SL_OPTION_FLAG: return sli_strdup(sl_arg_flag(args, o->name) ? "true" : "false");
+  case SL_OPTION_LIST:
+  case SL_OPTION_TEXT: break;
+  }
+  return given ? terms_given(args, o->name) : sli_strdup(o->value);
+}
+
+/* What it is where nobody says anything; NULL: it must be said. */
+static char *usual_text(const sl_option *o) {
+  if (!o->value) return NULL;
+  switch (o->kind) {
+  case SL_OPTION_INT:
+  case SL_OPTION_FLOAT: return number_text(strtod(o->value, NULL));
+  case SL_OPTION_FLAG: return sli_strdup("false");
+  case SL_OPTION_LIST:
+  case SL_OPTION_TEXT: break;
+  }
+  return sli_strdup(o->value);
+}
+
+/* ---- terms ------------------------------------------------------------------------------- */
+
+void terms_add(terms *t, char *name, char *value, char *usual) {
+  SLI_GROW(t->usual, t->count, t->usual_capacity);
+  t->usual[t->count] = usual;
+  SLI_GROW(t->items, t->count, t->capacity);
+  t->items[t->count++] = (sl_term){name, value};
+}
+
+bool terms_have(const terms *t, const char *name) {
+  for (size_t i = 0; i < t->count; i++)
+    if (!strcmp(t->items[i].name, name)) return true;
+  return false;
+}
+
+void terms_fini(terms *t) {
+  for (size_t i = 0; i < t->count; i++) {
+    free((char *)t->items[i].name);
+    free((char *)t->items[i].value);
+    free((char *)t->usual[i]);
+  }
+  free(t->items);
+  free(t->usual);
+}
+
+void terms_add_option(terms *t, const char *prefix, const sl_option *option, const sl_args *args) {
+  terms_add(t, sli_format("%s%s", prefix, option->name), value_text(args, option), usual_text(option));
+}
+
+void terms_add_options(terms *t, const sl_option *options, const sl_args *args, bool (*apart)(const char *name)) {
+  for (const sl_option *o = options; o && o->name; o++) {
+    if (apart(o->name)) continue;
+    char *name = sli_format("--%s", o->name);
+    terms_add(t, terms_have(t, name) ? sli_format("the tool's %s", name) : sli_strdup(name), value_text(args, o),
+              usual_text(o));
+    free(name);
+  }
+}
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+sl_status terms_add_file(terms *t, const char *path) {
+  uint64_t bytes, hash;
+  sl_status status = sli_file_fingerprint(path, &bytes, &hash);
+  if (status) return status;
+  terms_add(t, sli_strdup(path), sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
+  return SL_OK;
+}
+
+sl_status terms_add_weights(terms *t, const char *path) {
+  sli_shards *from;
+  sl_status status = sli_shards_open(path, &from);
+  if (status) return status;
+  for (int i = 0; i < sli_shards_count(from) && !status; i++)
+    status = terms_add_file(t, sli_shards_path(from, i));
+  sli_shards_close(from);
+  return status;
+}
+
+sl_status terms_add_adapter(terms *t, const char *dir) {
+  static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors"};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(files) && !status; i++) {
+    char *path = sli_format("%s/%s", dir, files[i]);
+    status = terms_add_file(t, path);
+    free(path);
+  }
+  return status;
+}
