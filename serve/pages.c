@@ -97,7 +97,7 @@ static void share(sl_session *s, request *r, int64_t n) {
     if (!p->of[i].holders++) unlink_free(p, i);
   }
   r->named = n;
-  r->name = n ? p->of[r->pages[n - 1]].name : 0;
+  r->name = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
 }
 
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared) {

@@ -32,6 +32,12 @@ static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *token
   return &p->first[h & p->mask];
 }
 
+/* Names of pages are counted, and never get there. */
+uint64_t sli_prefixes_root(const request *r) {
+  const uint64_t salted = UINT64_C(1) << 63;
+  return r->how.salt ? r->how.salt | salted : 0;
+}
+
 /* The page of these tokens behind what has the name `before`; -1: there is none. */
 static int32_t find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   int32_t i = *bucket(p, before, tokens);
@@ -71,7 +77,7 @@ void sli_prefixes_note(sl_session *s, request *r) {
 int64_t sli_prefixes_find(const sl_session *s, request *r) {
   const sli_pages *p = s->pages;
   int64_t n = 0, most = s->options.prefixes == SL_PREFIXES_APART ? 0 : (r->count - 1) / SL_PAGE;
-  uint64_t name = 0;
+  uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = find(p, name, r->tokens + n * SL_PAGE)) >= 0; name = p->of[i].name)
     r->pages[n++] = i;
   return n;

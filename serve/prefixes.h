@@ -24,6 +24,8 @@ struct sli_pages {
 
 void sli_prefixes_init(sli_pages *p, int64_t pages);
 void sli_prefixes_fini(sli_pages *p);
+/* The name in front of a request's first page. */
+uint64_t sli_prefixes_root(const request *r);
 /* A page is to hold something else. */
 void sli_prefixes_drop(sli_pages *p, int32_t page);
 

@@ -156,6 +156,7 @@ typedef struct sl_request {
   int nstop;
   int logprobs;             /* how many of the likeliest are told with each token, up to
                                SL_SESSION_TOP; below 0: nor the token's own */
+  uint64_t salt;            /* pages of prefixes are shared among requests of one salt; 0 is one as well */
   void *user;               /* comes back with each event */
 } sl_request;
 

@@ -54,7 +54,7 @@ static void add_text(texts *t, span text) {
 
 void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
   for (size_t i = 0; i < d->count; i++) {
-    texts next = {0};
+    texts next = {.raw = in->raw};
     d->steps[i].run(&d->steps[i], in, &next);
     texts_fini(in);
     *in = next;
@@ -62,7 +62,8 @@ void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
   for (size_t i = 0; i < in->count; i++) {
     span text = text_at(in, i);
     if (i && !d->count) sli_text_add(out, " ", 1);
-    sli_utf8_add(out, text);
+    if (in->raw) sli_text_add(out, text.at, text.bytes);
+    else sli_utf8_add(out, text);
   }
   texts_fini(in);
 }
@@ -97,11 +98,11 @@ static bool is_byte(span text, char *byte) {
   return true;
 }
 
-/* Bytes that are no UTF-8 together are each U+FFFD. */
+/* Bytes that are no UTF-8 together are each U+FFFD, unless they are wanted as they are. */
 static void end_bytes(text_row *held, texts *out) {
   span text = {held->items, held->count};
   if (!held->count) return;
-  bool good = sli_utf8_good(text) == text.bytes;
+  bool good = out->raw || sli_utf8_good(text) == text.bytes;
   for (size_t i = 0; i < text.bytes && !good; i++) sli_text_add(&out->bytes, "\ufffd", 3);
   if (good) sli_text_add(&out->bytes, text.at, text.bytes);
   sli_texts_end(out);

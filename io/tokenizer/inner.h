@@ -159,6 +159,7 @@ typedef struct texts {
   text_row bytes;
   size_t *ends;
   size_t count, room;
+  bool raw; /* bytes that are no UTF-8 stay as they are */
 } texts;
 /* What was added to t->bytes since the last one is a text. */
 void sli_texts_end(texts *t);

@@ -114,13 +114,22 @@ static void add_text(const sli_tokenizer *t, int32_t token, bool special, texts 
   sli_texts_end(out);
 }
 
-char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t count,
-                           bool special, size_t *bytes) {
-  texts row = {0};
+static char *decode(const sli_tokenizer *t, const int32_t *tokens, size_t count, bool special, bool raw,
+                    size_t *bytes) {
+  texts row = {.raw = raw};
   for (size_t i = 0; i < count; i++) add_text(t, tokens[i], special, &row);
   text_row out = {0};
   sli_decoder_run(t->decoder, &row, &out);
   *bytes = out.count;
   sli_text_add(&out, "", 1);
   return out.items;
+}
+
+char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t count,
+                           bool special, size_t *bytes) {
+  return decode(t, tokens, count, special, false, bytes);
+}
+
+char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count, size_t *bytes) {
+  return decode(t, tokens, count, true, true, bytes);
 }

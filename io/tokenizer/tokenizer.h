@@ -48,5 +48,7 @@ size_t sli_tokenizer_longest(const sli_tokenizer *t);
  * are marks and no text. */
 char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t count,
                            bool special, size_t *bytes);
+/* The same with marks, and with bytes that are no UTF-8 as they are. */
+char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count, size_t *bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* actorserve's server before a model that is made up: its answer is the prompt again and again, byte by
  * byte, a token of each request under way every tick.
  *
- *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY]]
+ *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY [REQUEST_MIB]]]
  *
  * A prompt that begins with "stick" stops all ticks, one with "unstick", which is let in however many wait, starts
  * them again. Prints its port, and at the end what its requests have left behind. */
@@ -170,7 +170,8 @@ int main(int argc, char **argv) {
   voice v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = sli_chat_named("chatml");
-  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 ? argv[5] : NULL, .stuck_seconds = patience / 6,
+  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 && *argv[5] ? argv[5] : NULL, .stuck_seconds = patience / 6,
+                                 .cors = "loopback", .most_held_bytes = argc > 6 ? (size_t)atol(argv[6]) << 20 : (size_t)256 << 20,
                                  .head_seconds = patience, .body_seconds = patience, .idle_seconds = 60,
                                  .stall_seconds = 60};
   serving *s;

@@ -8,10 +8,12 @@ import os
 import signal
 import socket
 import sys
+import time
 
 from serve_client import HOST, Client, check, status_of, text_of
 
 client = Client(int(sys.argv[1]), "secret")
+MANY = 2000  # requests one behind the other
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n"
 
 
@@ -67,7 +69,7 @@ def stops():
 
 def refusals():
     refused = client.refused
-    error, _ = refused(400, "9120 tokens", prompt="x" * 9120)
+    error, _ = refused(400, "9120 bytes", prompt="x" * 9120)
     check("8192" in error["message"] and error["type"] == "invalid_request_error", error)
     error, _ = refused(400, "8000 of max_tokens", prompt="x" * 1000, max_tokens=8000)
     check("8192" in error["message"], error)
@@ -114,6 +116,58 @@ def wire():
         check_fault(raw(bytes_), status, what)
 
 
+def methods():
+    """HEAD has no body, OPTIONS says what can be asked; pages of this machine may, others may not."""
+    get, head = (client.raw(m + b" /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") for m in (b"GET", b"HEAD"))
+    check(head == get[:get.index(b"\r\n\r\n") + 4] and get != head, head)
+    got = client.raw(b"HEAD /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    check(b" 405 " in got and got.endswith(b"\r\n\r\n"), got)
+    for target in (b"*", b"/v1/completions"):
+        got = client.raw(b"OPTIONS %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % target)
+        check(b" 204 " in got and b"Allow: " in got and b"POST" in got, got)
+    ask = (b"OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nOrigin: %s\r\n"
+           b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-one, authorization\r\n\r\n")
+    for origin in (b"http://localhost:3000", b"http://127.0.0.1", b"https://[::1]:8", b"HTTP://LocalHost"):
+        got = client.raw(ask % origin)
+        check(b" 204 " in got and b"Access-Control-Allow-Origin: " + origin in got and b"Headers: x-one" in got, got)
+    for origin in (b"http://localhost.evil.example", b"http://evil.example", b"null", b"http://127.0.0.1:8000@evil.example"):
+        got = client.raw(ask % origin)
+        check(b" 403 " in got and b"Allow-Origin" not in got, got)
+    got = client.raw(b"GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\nOrigin: http://localhost:1\r\n\r\n")
+    check(b" 401 " in got and b"Access-Control-Allow-Origin: http://localhost:1" in got, "errors can be read as well:", got)
+
+
+def targets():
+    for target, status in (("http://other:9/health", 200), ("/health?deep=1", 200), ("/%68ealth", 200), ("/v1/models/made-up?x=y", 200),
+                           ("/v1/models/made%2Dup", 200), ("/v1%2Fmodels", 404), ("/health/", 404), ("/%zz", 400), ("h", 400)):
+        got = client.raw(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: bearer secret\r\n\r\n" % target.encode())
+        check(status_of(got) == status, target, "is answered with", got)
+
+
+def strangers():
+    """Who has no key is told so before a body is read, and sends it in vain."""
+    for fields in (b"Content-Length: 4000000\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 9\r\nExpect: 100-continue\r\n"):
+        got = client.raw(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n")
+        check_fault(got, 401, fields)
+        check(got.startswith(b"HTTP/1.1 401") and b"Connection: close" in got, got)
+
+
+def half_closed():
+    """Whoever sends no more but reads on is answered; what is not whole is refused at once."""
+    body = json.dumps({"prompt": "ab", "max_tokens": 3}).encode()
+    whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    end = lambda s: s.shutdown(socket.SHUT_WR)
+    for bytes_, count in ((whole, 1), (whole * 3, 3)):
+        got = client.raw(bytes_, then=end)
+        check(got.count(b'"text":"aba"') == count, "half closed:", got)
+    body = json.dumps({"prompt": "ab", "max_tokens": 30, "stream": True}).encode()
+    got = client.raw(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body, then=end)
+    check(b"[DONE]" in got, "half closed, streamed:", got)
+    for bytes_ in (b"G", HEAD, HEAD + b"Content-Length: 9\r\n\r\n{}", HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\nab"):
+        check_fault(client.raw(bytes_, then=end), 400, bytes_)
+    check(client.raw(then=end) == b"", "nothing is answered with nothing")
+
+
 def check_fault(got, status, what):
     """The last answer is a refusal."""
     last = got.split(b"HTTP/1.1 ")[-1]
@@ -141,6 +195,34 @@ def hang_ups():
         client.until("its pages are back", lambda: client.metric("pages_used") == 0)
         before += 1
     check(client.metric('ended_total{end="cancelled"}') == cancelled + 8, "none of them has been written")
+
+
+def hang_ups_behind():
+    """Also behind requests that wait for the answer, of more than is read ahead."""
+    before = client.metric("hung_up_total")
+    for fields in ({"stream": True}, {}):
+        body = json.dumps(dict(fields, prompt="stick")).encode()
+        with socket.create_connection((HOST, client.port)) as s:
+            s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            s.sendall((HEAD + b"Content-Length: 2\r\n\r\n{}") * 1200)
+            client.until("it is under way", lambda: client.metric("running") >= 1)
+        before += 1
+        client.until("it is noticed", lambda: client.metric("hung_up_total") >= before)
+        client.complete(prompt="unstick", max_tokens=1)
+        client.until("its pages are back", lambda: client.metric("pages_used") == 0)
+
+
+def unread():
+    """Requests one behind the other are not answered while no answer is read, and all are later."""
+    ask = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+    with socket.create_connection((HOST, client.port), timeout=60) as s:
+        s.sendall(ask * MANY)
+        time.sleep(0.2)
+        held = client.metric("held_bytes")
+        check(held < 1 << 20, "it holds", held)
+        s.shutdown(socket.SHUT_WR)
+        got = b"".join(iter(lambda: s.recv(1 << 20), b""))
+    check(got.count(b"HTTP/1.1 200") == MANY, "of", MANY, "answered", got.count(b"HTTP/1.1 200"))
 
 
 def queue():
@@ -183,6 +265,7 @@ def is_closed():
     return False
 
 
-for step in (answers, streams, stops, refusals, wire, waits, hang_ups, queue, health):
+for step in (answers, streams, stops, refusals, wire, methods, targets, strangers, half_closed, waits, hang_ups,
+             hang_ups_behind, unread, queue, health):
     step()
 end(int(sys.argv[2]))

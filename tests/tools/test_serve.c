@@ -19,7 +19,7 @@
 /* ---- heads -------------------------------------------------------------------------------------- */
 
 static http_fault parse(const char *text, http_head *out, char **bytes) {
-  size_t n = strlen(text), length = http_head_length(text, n);
+  size_t n = strlen(text), length = http_head_length(text, n, 0);
   CHECK(length == n, "the head ends where the text does: %s", text);
   *bytes = sli_strdup(text);
   return http_head_parse(*bytes, n, out);
@@ -31,7 +31,7 @@ static void heads_that_are_good(void) {
   http_fault fault = parse("POST /v1/x?y=1 HTTP/1.1\r\nHost: a\r\nContent-LENGTH:  12 \r\nExpect: 100-continue\r\n"
                            "Authorization: Bearer k\r\n\r\n", &h, &bytes);
   CHECK(!fault.status && h.length == 12 && h.keep && h.expects && !h.chunked, "%s", fault.text);
-  CHECK(!strcmp(h.method, "POST") && !strcmp(h.target, "/v1/x?y=1"), "%s %s", h.method, h.target);
+  CHECK(!strcmp(h.method, "POST") && !strcmp(h.target, "/v1/x"), "%s %s", h.method, h.target);
   CHECK(!strcmp(http_head_field(&h, "authorization"), "Bearer k"), "fields");
   free(bytes);
   fault = parse("GET / HTTP/1.0\r\n\r\n", &h, &bytes);
@@ -40,7 +40,24 @@ static void heads_that_are_good(void) {
   fault = parse("GET / HTTP/1.1\r\nhost: a\r\nConnection: x, Close\r\nTransfer-Encoding: chunked\r\n\r\n", &h, &bytes);
   CHECK(!fault.status && !h.keep && h.chunked, "%s", fault.text);
   free(bytes);
-  CHECK(!http_head_length("GET / HTTP/1.1\r\nHost: a\r\n", 25), "a head that is not whole");
+  CHECK(!http_head_length("GET / HTTP/1.1\r\nHost: a\r\n", 25, 0), "a head that is not whole");
+}
+
+static void targets_are_paths(void) {
+  static const char *const rows[][3] = {
+      {"GET", "/a?b=c%zz", "/a"}, {"GET", "http://h:80/v1/models", "/v1/models"}, {"GET", "HTTPS://h/x?y", "/x"}, {"GET", "http://h", "/"},
+      {"GET", "http://h?q", "/"}, {"GET", "/%76%31/x", "/v1/x"}, {"GET", "/a%2Fb%3Fc", "/a%2Fb?c"}, {"GET", "/%C3%a4", "/\u00e4"},
+      {"OPTIONS", "*", "*"}, {"GET", "*", NULL}, {"GET", "http:///x", NULL}, {"GET", "ftp://h/x", NULL}, {"GET", "/%4", NULL},
+      {"GET", "/%", NULL}, {"GET", "/%g0", NULL}, {"GET", "/%00", NULL}, {"GET", "/%0a", NULL}, {"GET", "/a#b", NULL}, {"GET", "h:80", NULL}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    http_head h;
+    char *bytes, *text = sli_format("%s %s HTTP/1.1\r\nHost: a\r\n\r\n", rows[i][0], rows[i][1]);
+    http_fault fault = parse(text, &h, &bytes);
+    CHECK(!fault.status == !!rows[i][2] && (fault.status || !strcmp(h.target, rows[i][2])), "%s: %d %s", rows[i][1], fault.status,
+          fault.status ? fault.text : h.target);
+    free(bytes);
+    free(text);
+  }
 }
 
 static void heads_that_are_not(void) {
@@ -106,6 +123,19 @@ static void check_chunks(const char *bytes, const char *want) {
   }
 }
 
+/* What says nothing is bounded. */
+static void chunks_say_only_so_much(void) {
+  enum { ROOM = 1 << 16 };
+  char *text = sli_calloc(ROOM + 512, 1);
+  size_t at = 0;
+  while (at < ROOM) at += (size_t)sprintf(text + at, "1;%0200d\r\na\r\n", 7);
+  check_chunks(text, "!extensions");
+  at = (size_t)sprintf(text, "0\r\n");
+  while (at < ROOM) at += (size_t)sprintf(text + at, "A: %0200d\r\n", 7);
+  check_chunks(text, "!behind the body");
+  free(text);
+}
+
 static void bodies_come_in_chunks(void) {
   check_chunks("4\r\nabcd\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", "abcd0123456789");
   check_chunks("0\r\nTrailer: x\r\n\r\n", "");
@@ -114,6 +144,17 @@ static void bodies_come_in_chunks(void) {
   check_chunks("-4\r\nabcd\r\n", "!size of a chunk");
   check_chunks("4\r\nabcde\r\n", "!longer than its size");
   check_chunks("ffffffffffffffffff\r\n", "!size of a chunk");
+  check_chunks("4 \t;x\r\nabcd\r\n0\r\n\r\n", "abcd");
+  check_chunks("4 x\r\nabcd\r\n0\r\n\r\n", "!size of a chunk");
+  check_chunks("4;x\nabcd\r\n0\r\n\r\n", "!CR LF");
+  check_chunks("4;a=\nGET / HTTP/1.1\r\nabcd\r\n0\r\n\r\n", "!CR LF");
+  check_chunks("4;a\rb\r\nabcd\r\n0\r\n\r\n", "!control");
+  check_chunks("4\r\nabcd\n0\r\n\r\n", "!CR LF");
+  check_chunks("4\r\nabcd\r\n0\r\nA: b\n\r\n\r\n", "!CR LF");
+  check_chunks("4\r\nabcd\r\n0\r\nA: b\rc\r\n\r\n", "!control");
+  check_chunks("4\r\nabcd\r\n0\r\nnothing\r\n\r\n", "!NAME: VALUE");
+  check_chunks("4\r\nabcd\r\n0\r\n A: b\r\n\r\n", "!second line");
+  check_chunks("0\n\r\n", "!CR LF");
   char *got = take_body(&(http_head){.length = 3}, "abcdef", 6, 2);
   CHECK(!strcmp(got, "abc"), "%s", got);
   free(got);
@@ -186,7 +227,14 @@ static void chats_that_are_wrong(void) {
       {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", "messages[0].role"},
       {"{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages[0].content"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[]}]}", "messages[0].tool_calls"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[1]}]}", "messages[0].tool_calls is not supported: it may be empty"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"audio\":{}}]}", "messages[0].audio is not supported: it may be null"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"name\":7}]}", "messages[0].name must be a text"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"colour\":7}]}", "messages[0].colour is not supported"},
+      {"{\"messages\":[{\"role\":\"user\",\"role\":\"system\",\"content\":\"a\"}]}", "messages[0].role is given twice"},
+      {"{\"messages\":[7]}", "messages[0] is not an object"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\",\"x\":1}]}]}", "messages[0].content[0].x is not"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[7]}]}", "messages[0].content[0] must be"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", "needs logprobs"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}", "tools is not supported"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
@@ -195,6 +243,20 @@ static void chats_that_are_wrong(void) {
     CHECK(asked_read(rows[i][0], strlen(rows[i][0]), true, &a, &param) && strstr(sl_detail(), rows[i][1]), "%s: %s",
           rows[i][0], sl_detail());
     asked_fini(&a);
+  }
+}
+
+/* Clients send back what they were given. */
+static void messages_that_come_back(void) {
+  static const char *const rows[] = {"\"name\":\"bob\"", "\"tool_calls\":[]", "\"annotations\":[],\"refusal\":null", "\"refusal\":\"\"",
+                                     "\"tool_calls\":null,\"function_call\":null,\"audio\":null", "\"reasoning_content\":\"\""};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    char *body = sli_format("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",%s}]}", rows[i]);
+    asked a;
+    const char *param;
+    CHECK(!asked_read(body, strlen(body), true, &a, &param), "%s: %s", rows[i], sl_detail());
+    asked_fini(&a);
+    free(body);
   }
 }
 
@@ -207,6 +269,53 @@ static void a_body_has_only_so_many_values(void) {
   CHECK(asked_read(body, COUNT, false, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
   asked_fini(&a);
   free(body);
+}
+
+/* ---- time -------------------------------------------------------------------------------------------- */
+
+/* A body of some 4 MiB: `unit` between what begins and ends it, again and again; %d counts. */
+static char *long_body(const char *begin, const char *unit, const char *end, int most) {
+  enum { BYTES = 4 << 20 };
+  char *body = sli_calloc(BYTES + 256, 1);
+  size_t at = (size_t)sprintf(body, "%s", begin), room = BYTES - strlen(unit) - strlen(end) - 64;
+  for (int i = 0; i < most && at < room; i++) at += (size_t)sprintf(body + at, unit, i);
+  strcpy(body + at, end);
+  return body;
+}
+
+/* All that can be made long: read or refused in some ten times the time that copying takes, not in its square. */
+static void bodies_take_time_in_proportion(void) {
+  enum { ANY = 1 << 30, VALUES = 80000 };
+  static const struct {
+    const char *begin, *unit, *end;
+    int most;
+  } rows[] = {
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}", ",{\"type\":\"text\",\"text\":\"%05d\"}", "]}]}", VALUES},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}", ",{\"role\":\"user\",\"content\":\"%d\"}", "]}", VALUES},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"", ",\"k%d\":null", "}]}", VALUES},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"", ",\"name\":null", "}]}", VALUES},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"", "\\u00e4%d", "\"}]}", ANY},
+      {"{\"messages\":[1", ",%d", "]}", ANY}, {"{\"messages\":", "[", "", ANY}, {"{\"messages\":", "{\"a\":", "", ANY},
+      {"{\"k\":null", ",\"k%d\":null", "}", VALUES}, {"{\"k\":null", ",\"k\":null", "}", VALUES},
+      {"{\"logit_bias\":{\"a\":1", ",\"%d\":1", "}}", VALUES}, {"{\"metadata\":{\"a\":1", ",\"a\":1", "}}", VALUES},
+      {"{\"response_format\":{\"type\":\"text\"", ",\"type\":\"text\"", "}}", VALUES},
+      {"{\"stream_options\":{\"include_usage\":true", ",\"include_usage\":true", "}}", VALUES},
+      {"{\"tools\":[{}", ",{\"a%d\":[]}", "]}", VALUES}, {"{\"stop\":[\"a\"", ",\"%d\"", "]}", VALUES},
+      {"{\"stop\":\"", "aaaaaaaaaaaaaaaaaaaaaaaaa", "b\"}", ANY}, {"{\"user\":\"", "aaaaaaaaaaaaaaaaaaaaaaaaa", "b\"}", ANY},
+      {"{\"max_tokens\":1", "0000000000000000000000000", "}", ANY}, {"{\"a", "aaaaaaaaaaaaaaaaaaaaaaaaa", "\":1}", ANY},
+      {"{", "\\", "}", ANY}, {"", "\"", "", ANY}, {"", " ", "", ANY}, {"{\"modalities\":[\"text\"", ",\"text\"", "]}", VALUES}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    char *body = long_body(rows[i].begin, rows[i].unit, rows[i].end, rows[i].most);
+    uint64_t begin = sli_now_ns();
+    asked a;
+    const char *param;
+    sl_status status = asked_read(body, strlen(body), true, &a, &param);
+    double seconds = (double)(sli_now_ns() - begin) * 1e-9;
+    asked_fini(&a);
+    CHECK(seconds < 4, "%.40s%s...: %.2f s, %s", rows[i].begin, rows[i].unit, seconds, status ? sl_detail() : "read");
+    if (getenv("SLUICE_SHOW")) printf("%.3f s %.50s%s: %s\n", seconds, rows[i].begin, rows[i].unit, status ? sl_detail() : "read");
+    free(body);
+  }
 }
 
 /* ---- damage ------------------------------------------------------------------------------------------- */
@@ -254,7 +363,7 @@ static bool damaged_head(dice *d) {
   size_t count = sizeof good - 1;
   memcpy(bytes, good, count);
   count = damage(bytes, count, sizeof bytes - 1, d);
-  size_t length = http_head_length(bytes, count);
+  size_t length = http_head_length(bytes, count, 0);
   if (!length) return false;
   http_fault fault = http_head_parse(bytes, length, &h);
   CHECK(!fault.status || (fault.status >= 400 && fault.text), "a status and a text");
@@ -291,15 +400,17 @@ static size_t write_bytes(dice *d, int32_t *tokens, size_t room) {
 }
 
 static void texts_come_the_same(dice *d) {
-  static const char *const stops[] = {"stop", "to\u20ac", "\U0001f600\u00e4"};
+  static const char *const ends[] = {"stop", "to\u20ac", "\U0001f600\u00e4"};
   const codec c = {.vocabulary = 256};
   int32_t tokens[256];
   size_t n = write_bytes(d, tokens, SLI_COUNT(tokens)), bytes, got = 0;
   char *whole = codec_decode(&c, tokens, n, &bytes), *text = sli_calloc(bytes + 1, 1);
-  told t = {.codec = &c, .stop = stops, .nstop = (int)roll(d, 4)};
+  stops all;
+  stops_init(&all, (int)roll(d, 4), ends);
+  told t = {.codec = &c, .stops = &all};
   size_t end = bytes;
-  for (int i = 0; i < t.nstop; i++) {
-    const char *at = strstr(whole, stops[i]);
+  for (int i = 0; i < all.count; i++) {
+    const char *at = strstr(whole, ends[i]);
     if (at) end = SLI_MIN(end, (size_t)(at - whole));
   }
   for (size_t i = 0; i <= n && !t.stopped; i++) {
@@ -313,18 +424,42 @@ static void texts_come_the_same(dice *d) {
   }
   CHECK(got == end && !memcmp(text, whole, got), "\"%s\" up to a stop, not \"%s\"", whole, text);
   told_fini(&t);
+  stops_fini(&all);
   free(whole);
   free(text);
 }
 
+/* Of stops that overlap the one counts that ends first, and of those the longest, however tokens are cut. */
+static void stops_overlap(void) {
+  static const char *const ends[] = {"abcd", "bc", "xabc", "aab"};
+  static const char *const rows[][2] = {{"zabcd", "za"}, {"xabcd", ""}, {"xaxabc", "xa"}, {"aaab", "a"}, {"abxbb", "abxbb"}};
+  const codec c = {.vocabulary = 256};
+  stops all;
+  stops_init(&all, SLI_COUNT(ends), ends);
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    told t = {.codec = &c, .stops = &all};
+    for (const char *at = rows[i][0]; *at && !t.stopped; at++) told_token(&t, *at);
+    size_t ready = told_ready(&t, true);
+    CHECK(ready == strlen(rows[i][1]) && !memcmp(t.text ? t.text : "", rows[i][1], ready), "%s comes to %.*s", rows[i][0], (int)ready,
+          t.text);
+    told_fini(&t);
+  }
+  stops_fini(&all);
+}
+
 int main(int argc, char **argv) {
   heads_that_are_good();
+  targets_are_paths();
   heads_that_are_not();
   bodies_come_in_chunks();
+  chunks_say_only_so_much();
   a_request_is_read();
   requests_that_are_wrong();
   chats_that_are_wrong();
+  messages_that_come_back();
   a_body_has_only_so_many_values();
+  bodies_take_time_in_proportion();
+  stops_overlap();
   seeds s = seeds_of(argc, argv, 1, 3000);
   int taken = 0;
   for (uint64_t seed = s.first; seed < s.end; seed++) {

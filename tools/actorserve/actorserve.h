@@ -11,6 +11,13 @@
 extern const tool actorserve_tool;
 /* Does it listen nowhere, as its requests are not others'? */
 bool settings_plays(const settings *s);
+/* access.c: who may ask, and how much all may hold. SL_E_USAGE, SL_E_INPUT name the option that is wrong. */
+sl_status access_check(const settings *s);
+/* The key, the caller's to free; NULL: there is none. */
+sl_status access_key(const settings *s, char **out);
+size_t access_bytes(const settings *s);
+/* Says so where anybody at all may ask. */
+void access_warn(const char *host, const char *key);
 /* homes.c: of --quota, --weights and --home. SL_E_USAGE names what there is not. */
 sl_status homes_check(const settings *s);
 int64_t homes_pages(const settings *s); /* of keys and values; 0: not said */

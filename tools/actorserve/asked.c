@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,8 @@ static sl_status add_stop(const field *f, const cJSON *item, asked *out) {
   if (!cJSON_IsString(item) || !*item->valuestring) return wrong(f, "a text, or several, none of them empty");
   if (out->nstop == ASKED_MOST_STOPS)
     return sl_fail(SL_E_USAGE, "%s has more than %d texts", f->name, ASKED_MOST_STOPS);
+  if (strlen(item->valuestring) > ASKED_LONGEST_STOP)
+    return sl_fail(SL_E_USAGE, "%s has a text of more than %d bytes", f->name, ASKED_LONGEST_STOP);
   out->stop[out->nstop++] = item->valuestring;
   return SL_OK;
 }
@@ -142,19 +145,67 @@ static sl_status read_prompt(const field *f, const cJSON *item, asked *out) {
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
-/* [{"type": "text", "text": "..."}, ...], joined; NULL: there are others. */
-static char *join_parts(const cJSON *parts) {
+/* What an object may have. */
+typedef struct key {
+  const char *name;
+  enum { KEY_READ, KEY_TEXT, KEY_EMPTY, KEY_NULL, KEY_ANY } takes; /* what of it: READ: its value is used; else what
+      says nothing here: a text; [], {} or ""; null; anything */
+} key;
+
+static bool is_empty(const cJSON *item) {
+  if (cJSON_IsString(item)) return !*item->valuestring;
+  return (cJSON_IsArray(item) || cJSON_IsObject(item)) && !item->child;
+}
+
+/* Whoever says a key twice may mean either. */
+static sl_status check_keys(const char *where, const cJSON *object, const key *keys, int count) {
   const cJSON *each;
-  char *text = sli_strdup("");
-  cJSON_ArrayForEach(each, parts) {
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(each, "type");
-    const cJSON *part = cJSON_GetObjectItemCaseSensitive(each, "text");
-    bool good = text && cJSON_IsString(type) && !strcmp(type->valuestring, "text") && cJSON_IsString(part);
-    char *more = good ? sli_format("%s%s", text, part->valuestring) : NULL;
-    free(text);
-    text = more;
+  uint32_t seen = 0;
+  cJSON_ArrayForEach(each, object) {
+    int k = 0;
+    while (k < count && strcmp(each->string, keys[k].name)) k++;
+    if (k < count && seen >> k & 1) return sl_fail(SL_E_USAGE, "%s.%.40s is given twice", where, each->string);
+    bool takes_text = k < count && keys[k].takes == KEY_TEXT, read = k < count && keys[k].takes == KEY_READ;
+    bool good = read || cJSON_IsNull(each) || (k < count && keys[k].takes == KEY_ANY) ||
+                (takes_text && cJSON_IsString(each)) || (k < count && keys[k].takes == KEY_EMPTY && is_empty(each));
+    if (!good && takes_text) return sl_fail(SL_E_USAGE, "%s.%.40s must be a text", where, each->string);
+    if (!good && k < count)
+      return sl_fail(SL_E_USAGE, "%s.%.40s is not supported: it may be %s", where, each->string,
+                     keys[k].takes == KEY_EMPTY ? "empty, or null" : "null");
+    if (!good) return sl_fail(SL_E_USAGE, "%s.%.40s is not supported", where, each->string);
+    if (k < count) seen |= 1u << k;
   }
-  return text;
+  return SL_OK;
+}
+
+/* {"type": "text", "text": "..."} */
+static sl_status add_part(const char *where, const cJSON *part, FILE *to) {
+  static const key keys[] = {{"type", KEY_READ}, {"text", KEY_READ}, {"annotations", KEY_EMPTY},
+                             {"cache_control", KEY_ANY}};
+  sl_status status = check_keys(where, part, keys, SLI_COUNT(keys));
+  if (status) return status;
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(part, "type");
+  const cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "text");
+  bool good = cJSON_IsObject(part) && cJSON_IsString(type) && !strcmp(type->valuestring, "text") && cJSON_IsString(text);
+  if (good) fputs(text->valuestring, to);
+  return good ? SL_OK : sl_fail(SL_E_USAGE, "%s must be a part of type text, with a text", where);
+}
+
+/* Of message i. */
+static sl_status join_parts(int i, const cJSON *parts, char **out) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  size_t bytes;
+  int at = 0;
+  FILE *to = open_memstream(out, &bytes);
+  SLI_CHECK(to, "no memory for a message");
+  cJSON_ArrayForEach(each, parts) {
+    char where[64];
+    snprintf(where, sizeof where, "messages[%d].content[%d]", i, at++);
+    if (!status) status = add_part(where, each, to);
+  }
+  fclose(to);
+  return status;
 }
 
 static int role_of(const cJSON *item) {
@@ -164,19 +215,29 @@ static int role_of(const cJSON *item) {
   return -1;
 }
 
+/* Clients send back what they got; what of it says nothing is passed over. */
+static sl_status check_message(int i, const cJSON *item) {
+  static const key keys[] = {{"role", KEY_READ}, {"content", KEY_READ}, {"name", KEY_TEXT}, {"refusal", KEY_EMPTY},
+                             {"annotations", KEY_EMPTY}, {"tool_calls", KEY_EMPTY}, {"function_call", KEY_NULL},
+                             {"audio", KEY_NULL}, {"reasoning_content", KEY_EMPTY}, {"reasoning", KEY_EMPTY}};
+  char where[32];
+  snprintf(where, sizeof where, "messages[%d]", i);
+  if (!cJSON_IsObject(item)) return sl_fail(SL_E_USAGE, "%s is not an object", where);
+  return check_keys(where, item, keys, SLI_COUNT(keys));
+}
+
 static sl_status add_message(const cJSON *item, asked *out) {
   int i = out->nmessages++;
   const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
   int role = role_of(cJSON_GetObjectItemCaseSensitive(item, "role"));
+  sl_status status = check_message(i, item);
+  if (status) return status;
   if (role < 0)
     return sl_fail(SL_E_USAGE, "messages[%d].role must be system, developer, user or assistant", i);
-  if (cJSON_IsArray(content)) out->joined[i] = join_parts(content);
+  if (cJSON_IsArray(content)) status = join_parts(i, content, &out->joined[i]);
+  if (status) return status;
   const char *text = cJSON_IsString(content) ? content->valuestring : out->joined[i];
   if (!text) return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
-  const cJSON *each;
-  cJSON_ArrayForEach(each, item)
-    if (strcmp(each->string, "role") && strcmp(each->string, "content") && !cJSON_IsNull(each))
-      return sl_fail(SL_E_USAGE, "messages[%d].%.40s is not supported", i, each->string);
   out->messages[i].role = role;
   out->messages[i].text = text;
   return SL_OK;
@@ -211,6 +272,7 @@ static const field fields[] = {
     {"top_k", read_whole, IN_BOTH, AT(top_k), 0, 1e9},
     {"seed", read_seed, IN_BOTH, AT(seed), -0x1p63, 0x1p62},
     {"stop", read_stop, IN_BOTH, 0, 0, 0},
+    {"cache_salt", read_text, IN_BOTH, AT(cache_salt), 0, 0},
     {"logprobs", read_logprobs, IN_TEXTS, AT(top_logprobs), 0, 20},
     {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
     {"top_logprobs", read_whole, IN_CHATS, AT(top_logprobs), 0, 20}};
@@ -296,4 +358,10 @@ void asked_fini(asked *a) {
   free(a->messages);
   free(a->joined);
   cJSON_Delete(a->root);
+  a->prompts = NULL;
+  a->messages = NULL;
+  a->joined = NULL;
+  a->root = NULL;
+  a->model = a->cache_salt = NULL;
+  a->nprompts = a->nmessages = a->nstop = 0;
 }

@@ -8,7 +8,7 @@
 
 #include "io/chat.h"
 
-enum { ASKED_MOST_STOPS = 16, ASKED_MOST_CHOICES = 128 };
+enum { ASKED_MOST_STOPS = 16, ASKED_LONGEST_STOP = 1024, ASKED_MOST_CHOICES = 128 };
 
 /* Something to go on with: a text, or tokens. */
 typedef struct asked_prompt {
@@ -33,12 +33,14 @@ typedef struct asked {
   int64_t top_logprobs;
   int nstop;
   const char *stop[ASKED_MOST_STOPS];
+  const char *cache_salt;     /* NULL: not said */
   cJSON *root;                /* whose texts the others are */
 } asked;
 
 /* Reads a body. SL_E_USAGE, SL_E_INPUT: what is wrong; *param is the field's name then, or NULL. asked_fini
  * is needed either way. */
 sl_status asked_read(const char *body, size_t bytes, bool chat, asked *out, const char **param);
+/* Drops all texts, and keeps the rest; may be called again. */
 void asked_fini(asked *a);
 
 #endif

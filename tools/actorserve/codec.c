@@ -39,10 +39,16 @@ static sl_status check_tokens(const codec *c, const sli_token_row *row) {
   return SL_OK;
 }
 
-sl_status codec_encode(const codec *c, const char *text, bool whole, sli_token_row *out) {
-  sl_status status = c->tokenizer ? sli_tokenizer_encode(c->tokenizer, text, strlen(text), whole, out)
+sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
+                       sli_token_row *out) {
+  sl_status status = c->tokenizer ? sli_tokenizer_encode_until(c->tokenizer, text, bytes, whole, stop, out)
                                   : encode_bytes(c, text, out);
   return status ? status : check_tokens(c, out);
+}
+
+size_t codec_longest(const codec *c) {
+  if (c->tokenizer) return sli_tokenizer_longest(c->tokenizer);
+  return c->vocabulary > BYTES ? 0 : 1;
 }
 
 /* ---- to text ----------------------------------------------------------------------------------------- */
@@ -58,6 +64,10 @@ static void print_good(FILE *out, const char *text, size_t bytes) {
   }
 }
 
+static void print_raw(FILE *out, const int32_t *tokens, size_t count) {
+  for (size_t i = 0; i < count; i++) putc(tokens[i], out);
+}
+
 static void print_bytes(FILE *out, const int32_t *tokens, size_t count) {
   char *text = sli_calloc(count + 1, 1);
   for (size_t i = 0; i < count; i++) text[i] = (char)tokens[i];
@@ -69,13 +79,33 @@ static void print_numbers(FILE *out, const int32_t *tokens, size_t count) {
   for (size_t i = 0; i < count; i++) fprintf(out, "%d ", tokens[i]);
 }
 
-char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *bytes) {
-  if (c->tokenizer) return sli_tokenizer_decode(c->tokenizer, tokens, count, false, bytes);
+static char *print(const codec *c, void (*bytes_of)(FILE *out, const int32_t *tokens, size_t count), const int32_t *tokens,
+                   size_t count, size_t *bytes) {
   char *text;
   FILE *out = open_memstream(&text, bytes);
   SLI_CHECK(out, "no memory for a text");
   if (c->vocabulary > BYTES) print_numbers(out, tokens, count);
-  else print_bytes(out, tokens, count);
+  else bytes_of(out, tokens, count);
   fclose(out);
   return text;
+}
+
+char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *bytes) {
+  if (c->tokenizer) return sli_tokenizer_decode(c->tokenizer, tokens, count, false, bytes);
+  return print(c, print_bytes, tokens, count, bytes);
+}
+
+char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size_t *bytes) {
+  if (c->tokenizer) return sli_tokenizer_decode_raw(c->tokenizer, tokens, count, bytes);
+  return print(c, print_raw, tokens, count, bytes);
+}
+
+char *codec_good(const char *text, size_t bytes) {
+  char *good;
+  size_t count;
+  FILE *out = open_memstream(&good, &count);
+  SLI_CHECK(out, "no memory for a text");
+  print_good(out, text, bytes);
+  fclose(out);
+  return good;
 }

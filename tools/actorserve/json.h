@@ -10,8 +10,6 @@
 /* One value, and nothing behind it; the text has a zero at its end. SL_E_INPUT says what is wrong, and
  * about where: no UTF-8, no JSON, a text with a zero in it, or more values than any request has. */
 sl_status json_read(const char *text, size_t bytes, cJSON **out);
-/* Adds a text, a part of one. */
-void json_add_text(cJSON *to, const char *name, const char *text, size_t bytes);
 
 /* Bytes that are UTF-8 from the begin on. */
 size_t utf8_good(const char *text, size_t bytes);

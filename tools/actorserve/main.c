@@ -1,30 +1,44 @@
 /* actorserve: a model over HTTP. The main thread has the connections; the session has its own threads, and
  * one more makes tokens of texts. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/atomic.h"
 #include "tools/actorserve/play.h"
 
-static void print_start(const settings *s, const served *m, const serving *server, const char *host) {
-  if (sl_arg_flag(s->run, "quiet")) return;
-  printf("%s at http://%s:%d/v1\n", m->voice.name, host, http_port(server->http));
-  fflush(stdout);
+/* As a URL has it. */
+static sl_status print_start(const settings *s, const served *m, const serving *server, const char *host) {
+  bool six = strchr(host, ':');
+  if (sl_arg_flag(s->run, "quiet")) return SL_OK;
+  bool good = printf("%s at http://%s%s%s:%d/v1\n", m->voice.name, six ? "[" : "", host, six ? "]" : "", http_port(server->http)) > 0;
+  return good && !fflush(stdout) ? SL_OK : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
 }
 
-static sl_status serve(const settings *s, served *m) {
+static sl_status serve_with(const settings *s, served *m, const char *key) {
   const serve_options options = {.host = sl_arg_text(s->run, "host"), .port = (int)sl_arg_int(s->run, "port"),
-                                 .key = settings_text(s, "api-key"),
+                                 .key = key, .cors = sl_arg_text(s->run, "cors"), .most_held_bytes = access_bytes(s),
                                  .stuck_seconds = sl_arg_float(s->run, "stuck"),
                                  .head_seconds = SERVE_HEAD_SECONDS, .body_seconds = SERVE_BODY_SECONDS,
                                  .idle_seconds = SERVE_IDLE_SECONDS, .stall_seconds = SERVE_STALL_SECONDS, .rates = &m->rates};
   serving *server;
   sl_status status = serving_create(&options, &m->engine, &m->voice, &server);
   if (status) return status;
-  print_start(s, m, server, options.host);
-  status = serving_run(server);
+  access_warn(options.host, key);
+  status = print_start(s, m, server, options.host);
+  if (!status) status = serving_run(server);
   serving_destroy(server);
+  return status;
+}
+
+static sl_status serve(const settings *s, served *m) {
+  char *key;
+  sl_status status = access_key(s, &key);
+  if (status) return status;
+  status = serve_with(s, m, key);
+  free(key);
   return status;
 }
 

@@ -7,6 +7,8 @@
 
 #include <sluice/session.h>
 
+#include "tools/actorserve/http/http.h"
+
 enum { METRICS_BUCKETS = 12 };
 
 /* Durations, by how long they are. */
@@ -23,6 +25,6 @@ typedef struct metrics {
   histogram first, next, whole; /* from a request to its first token; between tokens; to its end */
 } metrics;
 
-void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, size_t connections);
+void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http);
 
 #endif

@@ -13,10 +13,34 @@ static char *print(cJSON *root) {
   return text;
 }
 
-static char *event(cJSON *root) {
-  char *text = print(root), *event = sli_format("data: %s\n\n", text);
-  free(text);
-  return event;
+static bool put(struct evbuffer *out, const char *text) { return !evbuffer_add(out, text, strlen(text)); }
+
+/* Takes the value over. */
+static bool put_json(struct evbuffer *out, cJSON *root) {
+  char *text = cJSON_PrintUnformatted(root);
+  bool good = text && put(out, text);
+  cJSON_free(text);
+  cJSON_Delete(root);
+  return good;
+}
+
+static bool put_text(struct evbuffer *out, const char *text, size_t bytes) {
+  char *copy = malloc(bytes + 1);
+  if (!copy) return false;
+  if (bytes) memcpy(copy, text, bytes);
+  copy[bytes] = 0;
+  bool good = put_json(out, cJSON_CreateStringReference(copy));
+  free(copy);
+  return good;
+}
+
+/* The fields of an object, without its last bracket. */
+static bool put_open(struct evbuffer *out, cJSON *root) {
+  char *text = cJSON_PrintUnformatted(root);
+  bool good = text && !evbuffer_add(out, text, strlen(text) - 1);
+  cJSON_free(text);
+  cJSON_Delete(root);
+  return good;
 }
 
 static void add_text_or_null(cJSON *to, const char *name, const char *text) {
@@ -39,7 +63,9 @@ char *reply_error(int status, const char *param, const char *code, const char *t
   return print(error_json(status, param, code, text));
 }
 
-char *reply_event_error(const char *text) { return event(error_json(500, NULL, NULL, text)); }
+bool reply_event_error(const char *text, struct evbuffer *out) {
+  return put(out, "data: ") && put_json(out, error_json(500, NULL, NULL, text)) && put(out, "\n\n");
+}
 
 static cJSON *model_json(const char *model) {
   cJSON *root = cJSON_CreateObject();
@@ -58,65 +84,6 @@ char *reply_models(const char *model, bool list) {
   return print(root);
 }
 
-/* ---- tokens and their probabilities --------------------------------------------------------------------- */
-
-/* The words that begin before `end`, taken from the choice. */
-static cJSON *take_words(choice *c, size_t end) {
-  cJSON *words = cJSON_CreateArray();
-  for (cJSON *word; (word = c->words->child);) {
-    if (cJSON_GetObjectItemCaseSensitive(word, "place")->valuedouble >= (double)end) break;
-    cJSON_AddItemToArray(words, cJSON_DetachItemViaPointer(c->words, word));
-  }
-  return words;
-}
-
-static void move(cJSON *word, const char *name, cJSON *to) {
-  cJSON_AddItemToArray(to, cJSON_DetachItemFromObjectCaseSensitive(word, name));
-}
-
-/* {" the": -0.5, ...} */
-static cJSON *top_json(const cJSON *word) {
-  const cJSON *each;
-  cJSON *root = cJSON_CreateObject();
-  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(word, "top_logprobs"))
-    cJSON_AddNumberToObject(root, cJSON_GetObjectItemCaseSensitive(each, "token")->valuestring,
-                            cJSON_GetObjectItemCaseSensitive(each, "logprob")->valuedouble);
-  return root;
-}
-
-/* As completions have them: a row for each field. Takes the words over. */
-static cJSON *rows_json(cJSON *words) {
-  cJSON *root = cJSON_CreateObject(), *tokens = cJSON_AddArrayToObject(root, "tokens");
-  cJSON *logprobs = cJSON_AddArrayToObject(root, "token_logprobs");
-  cJSON *top = cJSON_AddArrayToObject(root, "top_logprobs"), *word;
-  cJSON *places = cJSON_AddArrayToObject(root, "text_offset");
-  cJSON_ArrayForEach(word, words) {
-    cJSON_AddItemToArray(top, top_json(word));
-    move(word, "token", tokens);
-    move(word, "logprob", logprobs);
-    move(word, "place", places);
-  }
-  cJSON_Delete(words);
-  return root;
-}
-
-static cJSON *words_json(cJSON *words) {
-  cJSON *root = cJSON_CreateObject(), *word;
-  cJSON_ArrayForEach(word, words) cJSON_DeleteItemFromObjectCaseSensitive(word, "place");
-  cJSON_AddItemToObject(root, "content", words);
-  return root;
-}
-
-/* Of a text up to `end`; at the last, also what has no text, but not what is behind a stop. */
-static void add_logprobs(cJSON *to, choice *c, size_t end, bool last) {
-  if (last && !c->told.stopped) end = SIZE_MAX;
-  cJSON *words = c->words ? take_words(c, end) : NULL;
-  bool chat = c->of->asked.chat;
-  if (words && !words->child) cJSON_Delete(words), words = NULL;
-  cJSON *json = !words ? cJSON_CreateNull() : chat ? words_json(words) : rows_json(words);
-  cJSON_AddItemToObject(to, "logprobs", json);
-}
-
 /* ---- answers ------------------------------------------------------------------------------------------------ */
 
 static cJSON *head_json(const request *r, bool piece) {
@@ -129,65 +96,69 @@ static cJSON *head_json(const request *r, bool piece) {
   return root;
 }
 
-static void add_usage(cJSON *to, const request *r) {
-  cJSON *usage = cJSON_AddObjectToObject(to, "usage");
+static bool put_usage(struct evbuffer *out, const request *r) {
+  cJSON *usage = cJSON_CreateObject();
   cJSON_AddNumberToObject(usage, "prompt_tokens", (double)r->prompt_tokens);
   cJSON_AddNumberToObject(usage, "completion_tokens", (double)r->answer_tokens);
   cJSON_AddNumberToObject(usage, "total_tokens", (double)(r->prompt_tokens + r->answer_tokens));
   cJSON *details = cJSON_AddObjectToObject(usage, "prompt_tokens_details");
   cJSON_AddNumberToObject(details, "cached_tokens", (double)r->cached_tokens);
+  return put(out, ",\"usage\":") && put_json(out, usage);
 }
 
-static cJSON *choice_json(const choice *c) {
-  cJSON *root = cJSON_CreateObject();
-  cJSON_AddNumberToObject(root, "index", c->index);
-  return root;
+/* Tokens before the text's `end`; at the last, also what has no text, but not what is behind a stop. */
+static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
+  size_t bytes = 0;
+  if (!put(out, ",\"logprobs\":")) return false;
+  if (last && !c->told.stopped) end = SIZE_MAX;
+  bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : put(out, "null");
+  c->of->freed += bytes;
+  return good;
 }
 
-static cJSON *whole_choice(choice *c) {
-  cJSON *root = choice_json(c), *to = root;
-  if (c->of->asked.chat) {
-    to = cJSON_AddObjectToObject(root, "message");
-    cJSON_AddStringToObject(to, "role", "assistant");
-  }
-  json_add_text(to, to == root ? "text" : "content", c->text, c->bytes);
-  add_logprobs(root, c, c->bytes, true);
-  cJSON_AddStringToObject(root, "finish_reason", c->finish);
-  return root;
+static bool put_finish(struct evbuffer *out, const char *finish) {
+  return finish ? evbuffer_add_printf(out, ",\"finish_reason\":\"%s\"}", finish) > 0
+                : put(out, ",\"finish_reason\":null}");
 }
 
-char *reply_whole(const request *r) {
-  cJSON *root = head_json(r, false), *choices = cJSON_AddArrayToObject(root, "choices");
-  for (int i = 0; i < r->nchoices; i++) cJSON_AddItemToArray(choices, whole_choice(&r->choices[i]));
-  add_usage(root, r);
-  return print(root);
-}
-
-/* The event of one choice, or of none. */
-static char *piece_event(const request *r, cJSON *choice) {
-  cJSON *root = head_json(r, true), *choices = cJSON_AddArrayToObject(root, "choices");
-  if (choice) cJSON_AddItemToArray(choices, choice);
-  else add_usage(root, r);
-  return event(root);
-}
-
-char *reply_piece(choice *c, const char *text, size_t bytes, const char *finish) {
-  cJSON *root = choice_json(c), *to = root;
+static bool whole_choice(choice *c, struct evbuffer *out) {
   bool chat = c->of->asked.chat;
-  if (chat) to = cJSON_AddObjectToObject(root, "delta");
-  if (!chat || bytes) json_add_text(to, chat ? "content" : "text", text, bytes);
-  add_logprobs(root, c, c->told.before + bytes, finish);
-  add_text_or_null(root, "finish_reason", finish);
-  return piece_event(c->of, root);
+  return evbuffer_add_printf(out, chat ? "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":"
+                                       : "{\"index\":%d,\"text\":", c->index) > 0 &&
+         put_text(out, c->text, c->bytes) && (!chat || put(out, "}")) &&
+         put_words(out, c, c->bytes, true) && put_finish(out, c->finish);
 }
 
-char *reply_role(const choice *c) {
-  cJSON *root = choice_json(c), *delta = cJSON_AddObjectToObject(root, "delta");
-  cJSON_AddStringToObject(delta, "role", "assistant");
-  cJSON_AddStringToObject(delta, "content", "");
-  cJSON_AddNullToObject(root, "logprobs");
-  cJSON_AddNullToObject(root, "finish_reason");
-  return piece_event(c->of, root);
+bool reply_whole(request *r, struct evbuffer *out) {
+  bool good = put_open(out, head_json(r, false)) && put(out, ",\"choices\":[");
+  for (int i = 0; i < r->nchoices && good; i++)
+    good = (!i || put(out, ",")) && whole_choice(&r->choices[i], out);
+  return good && put(out, "]") && put_usage(out, r) && put(out, "}");
 }
 
-char *reply_usage(const request *r) { return piece_event(r, NULL); }
+/* An event of one choice, from its begin. */
+static bool begin_piece(const choice *c, struct evbuffer *out) {
+  return put(out, "data: ") && put_open(out, head_json(c->of, true)) &&
+         evbuffer_add_printf(out, ",\"choices\":[{\"index\":%d,", c->index) > 0;
+}
+
+static bool end_piece(struct evbuffer *out) { return put(out, "]}\n\n"); }
+
+bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish, struct evbuffer *out) {
+  bool chat = c->of->asked.chat, good = begin_piece(c, out);
+  if (!chat) good = good && put(out, "\"text\":") && put_text(out, text, bytes);
+  else if (!bytes) good = good && put(out, "\"delta\":{}");
+  else good = good && put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) && put(out, "}");
+  return good && put_words(out, c, c->told.before + bytes, finish) && put_finish(out, finish) && end_piece(out);
+}
+
+bool reply_role(const choice *c, struct evbuffer *out) {
+  return begin_piece(c, out) &&
+         put(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null") &&
+         put_finish(out, NULL) && end_piece(out);
+}
+
+bool reply_usage(const request *r, struct evbuffer *out) {
+  return put(out, "data: ") && put_open(out, head_json(r, true)) && put(out, ",\"choices\":[]") &&
+         put_usage(out, r) && put(out, "}\n\n");
+}

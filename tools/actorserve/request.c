@@ -12,20 +12,43 @@
 
 static void fini_choice(choice *c) {
   told_fini(&c->told);
-  cJSON_Delete(c->words);
+  if (c->words) logprobs_fini(c->words);
+  free(c->words);
   free(c->text);
+}
+
+static void let_go(request *r, size_t bytes) {
+  bytes = SLI_MIN(bytes, r->held);
+  http_let_go(r->serving->http, bytes);
+  r->held -= bytes;
+}
+
+/* One request alone may hold a part of what all may. False: it is too much. */
+static bool hold(request *r, size_t bytes) {
+  enum { PARTS = 4 };
+  bool good = r->held + bytes <= r->serving->options->most_held_bytes / PARTS && http_hold(r->serving->http, bytes);
+  if (good) r->held += bytes;
+  return good;
+}
+
+static void free_text(encoding *x) {
+  if (x->text) let_go(x->user, x->bytes);
+  free(x->text);
+  x->text = NULL;
 }
 
 void request_destroy(request *r) {
   for (int i = 0; i < r->nchoices; i++) fini_choice(&r->choices[i]);
   for (int i = 0; i < r->nprompts; i++) {
+    free(r->prompts[i].text);
     free(r->prompts[i].out.items);
     free(r->prompts[i].failure);
   }
+  let_go(r, r->held);
+  stops_fini(&r->stops);
   asked_fini(&r->asked);
   free(r->choices);
   free(r->prompts);
-  free(r->rendered);
   *r->link = r->next;
   if (r->next) r->next->link = r->link;
   free(r);
@@ -44,6 +67,8 @@ static void cancel(choice *c) {
 /* Nobody will read what is still to come. */
 static void leave(request *r) {
   r->x = NULL;
+  for (int i = 0; i < r->nprompts && r->encoding; i++)
+    if (r->prompts[i].text) encoder_stop(r->serving->encoder, &r->prompts[i]);
   for (int i = 0; i < r->nchoices; i++) cancel(&r->choices[i]);
   end_if_over(r);
 }
@@ -68,35 +93,49 @@ static void refuse(request *r, int status, const char *param, const char *code, 
 /* Statuses of a session and of what reads requests, as HTTP's. */
 static void refuse_status(request *r, sl_status status, const char *param) {
   char *text = sli_strdup(sl_detail());
-  int answer = status == SL_E_BUSY ? 503 : status == SL_E_USAGE || status == SL_E_INPUT ? 400 : 500;
-  refuse(r, answer, param, status == SL_E_BUSY ? "busy" : NULL, text);
+  bool busy = status == SL_E_BUSY || status == SL_E_MEMORY;
+  int answer = busy ? 503 : status == SL_E_USAGE || status == SL_E_INPUT ? 400 : 500;
+  refuse(r, answer, param, busy ? "busy" : NULL, text);
   free(text);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------ */
 
-/* False: the client reads too slowly, and the request is over. Takes the text over. */
-static bool send_event(request *r, char *text) {
-  bool sent = http_send(r->x, text, strlen(text));
-  free(text);
+/* False: the client reads too slowly, or there is no memory, and the request is over. Sends what is in `out`, which is
+ * `good` if there was memory for it. */
+static bool send_event(request *r, struct evbuffer *out, bool good) {
+  size_t bytes = evbuffer_get_length(out);
+  const char *text = good ? (const char *)evbuffer_pullup(out, -1) : NULL;
+  bool sent = text && http_send(r->x, text, bytes);
+  if (good && !text) good = false;
+  evbuffer_drain(out, bytes);
+  let_go(r, r->freed);
+  r->freed = 0;
   if (sent) return true;
+  http_exchange *x = good ? NULL : r->x; /* else it is no more */
   r->serving->metrics.cut_off++;
   leave(r);
+  if (x) http_break_off(x);
   return false;
 }
 
 static void finish_stream(request *r) {
-  if (r->asked.usage && !send_event(r, reply_usage(r))) return;
-  if (!send_event(r, sli_strdup("data: [DONE]\n\n"))) return;
+  struct evbuffer *out = r->serving->out;
+  if (r->asked.usage && !send_event(r, out, reply_usage(r, out))) return;
+  if (!send_event(r, out, !evbuffer_add(out, "data: [DONE]\n\n", 14))) return;
   http_end(r->x);
   leave(r);
 }
 
 static void finish_whole(request *r) {
-  char *text = reply_whole(r);
-  http_answer(r->x, 200, "application/json", text, strlen(text));
-  free(text);
+  http_exchange *x = r->x;
+  struct evbuffer *out = evbuffer_new();
+  bool good = out && reply_whole(r, out);
+  let_go(r, r->held);
   leave(r);
+  if (good) http_answer_buffer(x, 200, "application/json", out);
+  else http_break_off(x);
+  if (out) evbuffer_free(out);
 }
 
 /* All answers have ended. */
@@ -108,31 +147,59 @@ static void finish(request *r) {
   r->asked.stream ? finish_stream(r) : finish_whole(r);
 }
 
-static void keep_text(choice *c, size_t bytes) {
+/* What it has so far cannot be gone on with. */
+static void fail(request *r, int status, const char *text) {
+  http_exchange *x = r->x;
+  struct evbuffer *out = r->serving->out;
+  if (!r->asked.stream) {
+    refuse(r, status, NULL, NULL, text);
+    return;
+  }
+  if (!send_event(r, out, reply_event_error(text, out))) return;
+  r->serving->metrics.answers[5]++;
+  leave(r);
+  http_end(x);
+}
+
+static void fail_for_memory(request *r) {
+  fail(r, 503, "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
+}
+
+/* False: there is no memory for it. */
+static bool keep_text(choice *c, size_t bytes) {
+  size_t room = SLI_MAX(c->bytes + bytes, 2 * c->room);
   if (c->bytes + bytes > c->room) {
-    c->room = SLI_MAX(c->bytes + bytes, 2 * c->room);
-    c->text = sli_realloc(c->text, c->room, 1);
+    char *text = hold(c->of, room - c->room) ? realloc(c->text, room) : NULL;
+    if (!text) return false;
+    c->text = text;
+    c->room = room;
   }
   memcpy(c->text + c->bytes, c->told.text, bytes);
   c->bytes += bytes;
+  return true;
 }
 
 /* Gives the client what is ready of the text; false: there is no client any more. */
 static bool give(choice *c) {
+  request *r = c->of;
   size_t bytes = told_ready(&c->told, c->finish);
-  bool sent = true;
+  struct evbuffer *out = r->serving->out;
   if (!bytes) return true;
-  if (c->of->asked.stream) sent = send_event(c->of, reply_piece(c, c->told.text, bytes, NULL));
-  else keep_text(c, bytes);
-  if (sent) told_take(&c->told, bytes);
-  return sent;
+  if (r->asked.stream && !send_event(r, out, reply_piece(c, c->told.text, bytes, NULL, out))) return false;
+  if (!r->asked.stream && !keep_text(c, bytes)) {
+    fail_for_memory(r);
+    return false;
+  }
+  told_take(&c->told, bytes);
+  return true;
 }
 
 static void end_choice(choice *c, const char *why) {
   request *r = c->of;
   c->finish = why;
   if (!give(c)) return;
-  if (r->asked.stream && !send_event(r, reply_piece(c, NULL, 0, why))) return;
+  struct evbuffer *out = r->serving->out;
+  if (r->asked.stream && !send_event(r, out, reply_piece(c, NULL, 0, why, out))) return;
   if (!--r->open) finish(r);
 }
 
@@ -145,32 +212,13 @@ static void note_time(request *r) {
   r->token_ns = now;
 }
 
-/* The bytes of a text; null: half characters are in it. */
-static cJSON *bytes_json(const char *text, size_t bytes) {
-  if (memmem(text, bytes, "\ufffd", 3)) return cJSON_CreateNull();
-  cJSON *array = cJSON_CreateArray();
-  for (size_t i = 0; i < bytes; i++) cJSON_AddItemToArray(array, cJSON_CreateNumber((unsigned char)text[i]));
-  return array;
-}
-
-static cJSON *word_json(const choice *c, int32_t token, float logprob) {
+/* False: there is no memory for it, and the request has failed. */
+static bool add_word(choice *c, const sl_session_event *event) {
   size_t bytes;
-  cJSON *word = cJSON_CreateObject();
-  char *text = told_text_of(&c->told, token, &bytes);
-  cJSON_AddStringToObject(word, "token", text);
-  cJSON_AddNumberToObject(word, "logprob", (double)logprob);
-  cJSON_AddItemToObject(word, "bytes", bytes_json(text, bytes));
-  free(text);
-  return word;
-}
-
-static void add_word(choice *c, const sl_session_event *event) {
-  cJSON *word = word_json(c, event->token, event->logprob);
-  cJSON *top = cJSON_AddArrayToObject(word, "top_logprobs");
-  for (int i = 0; i < event->ntop; i++)
-    cJSON_AddItemToArray(top, word_json(c, event->top[i].token, event->top[i].logprob));
-  cJSON_AddNumberToObject(word, "place", (double)told_place(&c->told));
-  cJSON_AddItemToArray(c->words, word);
+  logprobs_add(c->words, &c->told, event, &bytes);
+  if (hold(c->of, bytes)) return true;
+  fail_for_memory(c->of);
+  return false;
 }
 
 static bool ends(const choice *c, int32_t token) {
@@ -191,7 +239,7 @@ static void take_token(choice *c, const sl_session_event *event) {
   note_cached(c, event);
   r->answer_tokens++;
   if (ends(c, event->token)) return; /* END comes next */
-  if (c->words) add_word(c, event);
+  if (c->words && !add_word(c, event)) return;
   told_token(&c->told, event->token);
   told_ready(&c->told, false);
   if (c->told.stopped) {
@@ -199,19 +247,6 @@ static void take_token(choice *c, const sl_session_event *event) {
     end_choice(c, "stop");
   } else
     give(c);
-}
-
-/* What it has so far cannot be gone on with. */
-static void fail(request *r, const char *text) {
-  http_exchange *x = r->x;
-  if (!r->asked.stream) {
-    refuse(r, 500, NULL, NULL, text);
-    return;
-  }
-  if (!send_event(r, reply_event_error(text))) return;
-  r->serving->metrics.answers[5]++;
-  leave(r);
-  http_end(x);
 }
 
 /* As the client did of a run that is replayed. */
@@ -222,6 +257,26 @@ static void hang_up(request *r) {
   http_break_off(x);
 }
 
+static void note_nonfinite(serving *s) {
+  const uint64_t pause = UINT64_C(60000000000);
+  uint64_t now = sli_now_ns();
+  if (s->nonfinite_ns && now - s->nonfinite_ns < pause) return;
+  s->nonfinite_ns = now;
+  sli_log("a request has failed: the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with "
+          "this prompt");
+}
+
+/* Either the whole session has, which says why; or what was computed for this request is no numbers. */
+static void fail_model(request *r) {
+  const engine *e = r->serving->engine;
+  if (e->status(e->self)) {
+    fail(r, 500, "the model has failed");
+    return;
+  }
+  note_nonfinite(r->serving);
+  fail(r, 500, "the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with this prompt");
+}
+
 static void take_end(choice *c, const sl_session_event *event) {
   request *r = c->of;
   c->under_way = false;
@@ -229,7 +284,8 @@ static void take_end(choice *c, const sl_session_event *event) {
   bool known = event->end == SL_END_STOP || event->end == SL_END_LENGTH;
   if (!r->x) end_if_over(r);
   else if (!c->finish && known) end_choice(c, sl_end_name(event->end));
-  else if (!c->finish) event->end == SL_END_CANCELLED ? hang_up(r) : fail(r, "the model has failed");
+  else if (!c->finish && event->end == SL_END_CANCELLED) hang_up(r);
+  else if (!c->finish) fail_model(r);
 }
 
 void request_event(const sl_session_event *event) {
@@ -270,7 +326,7 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
                              .temperature = (float)a->temperature, .top_p = (float)a->top_p,
                              .top_k = a->top_p > 0 ? (int)a->top_k : 1, .seed = seed,
                              .stop = r->serving->voice->ends, .nstop = r->serving->voice->nends,
-                             .logprobs = a->wants_logprobs ? (int)a->top_logprobs : -1, .user = c};
+                             .logprobs = a->wants_logprobs ? (int)a->top_logprobs : -1, .salt = r->salt, .user = c};
   sl_status status = e->submit(e->self, &wanted, &c->id);
   c->under_way = !status;
   r->under_way += !status;
@@ -280,8 +336,18 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
 static void init_choice(request *r, int index) {
   choice *c = &r->choices[index];
   *c = (choice){.of = r, .index = index,
-                .told = {.codec = &r->serving->voice->codec, .stop = r->asked.stop, .nstop = r->asked.nstop}};
-  if (r->asked.wants_logprobs) c->words = cJSON_CreateArray();
+                .told = {.codec = &r->serving->voice->codec, .stops = &r->stops}};
+  if (!r->asked.wants_logprobs) return;
+  c->words = sli_calloc(1, sizeof *c->words);
+  *c->words = (logprobs){.chat = r->asked.chat, .top = r->asked.top_logprobs};
+}
+
+/* Each of the answers has its prompt's tokens. */
+static sl_status hold_tokens(request *r) {
+  size_t tokens = 0;
+  for (int i = 0; i < r->nprompts; i++) tokens += r->prompts[i].out.count;
+  if (hold(r, tokens * sizeof(int32_t) * (size_t)(r->asked.n + 1))) return SL_OK;
+  return sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
 }
 
 static sl_status submit_all(request *r) {
@@ -289,15 +355,17 @@ static sl_status submit_all(request *r) {
   int n = (int)r->asked.n;
   sl_status status = SL_OK;
   for (int i = 0; i < r->nprompts && !status; i++) status = check_room(r, &r->prompts[i]);
+  if (!status) status = hold_tokens(r);
   for (int i = 0; i < r->nchoices && !status; i++)
     status = submit(&r->choices[i], &r->prompts[i / n], seed + (uint64_t)(i % n));
   return status;
 }
 
 static void begin_stream(request *r) {
-  http_begin(r->x, 200, "text/event-stream");
+  struct evbuffer *out = r->serving->out;
+  http_begin(r->x, 200, "text/event-stream", ":\n\n");
   for (int i = 0; i < r->nchoices && r->asked.chat; i++)
-    if (!send_event(r, reply_role(&r->choices[i]))) return;
+    if (!send_event(r, out, reply_role(&r->choices[i], out))) return;
 }
 
 /* All prompts are tokens. */
@@ -316,13 +384,14 @@ static void answer(request *r) {
 }
 
 static void refuse_encoding(request *r, const encoding *x) {
-  sl_fail(x->status, "%s", x->failure);
+  sl_fail(x->status, "%s", x->failure ? x->failure : "");
   refuse_status(r, x->status, r->asked.chat ? "messages" : "prompt");
 }
 
 void request_encoded(encoding *x) {
   request *r = x->user;
   r->encoding--;
+  free_text(x);
   if (!r->x) end_if_over(r);
   else if (x->status) refuse_encoding(r, x);
   else if (!r->encoding) answer(r);
@@ -349,12 +418,35 @@ static sl_status take_tokens(const request *r, const asked_prompt *from, encodin
   return SL_OK;
 }
 
-static sl_status render(request *r) {
+static sl_status render(request *r, encoding *to) {
   const voice *v = r->serving->voice;
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
-  sl_status status = sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &r->rendered);
-  if (!status) r->prompts[0].text = r->rendered;
-  return status;
+  return sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &to->text);
+}
+
+static sl_status copy_text(const char *text, encoding *to) {
+  to->text = strdup(text);
+  return to->text ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
+}
+
+/* A text that has more tokens than the context, however they are cut, is not made tokens of. */
+static sl_status check_text(request *r, encoding *x) {
+  int64_t context = r->serving->engine->context;
+  size_t longest = codec_longest(&r->serving->voice->codec), bytes = strlen(x->text);
+  if (longest && bytes / longest > (size_t)context)
+    return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
+                   bytes, longest, (long long)context);
+  if (!hold(r, bytes)) return sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
+  x->bytes = bytes;
+  return SL_OK;
+}
+
+static sl_status list_prompt(request *r, int i) {
+  encoding *x = &r->prompts[i];
+  const asked_prompt *from = r->asked.chat ? NULL : &r->asked.prompts[i];
+  if (from && !from->text) return take_tokens(r, from, x);
+  sl_status status = from ? copy_text(from->text, x) : render(r, x);
+  return status ? status : check_text(r, x);
 }
 
 static sl_status list_prompts(request *r, const char **param) {
@@ -363,13 +455,23 @@ static sl_status list_prompts(request *r, const char **param) {
   *param = chat ? "messages" : "prompt";
   r->nprompts = chat ? 1 : r->asked.nprompts;
   r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
-  for (int i = 0; i < r->nprompts && !status; i++) {
-    r->prompts[i] = (encoding){.user = r, .whole = !chat};
-    if (chat) status = render(r);
-    else if (r->asked.prompts[i].text) r->prompts[i].text = r->asked.prompts[i].text;
-    else status = take_tokens(r, &r->asked.prompts[i], &r->prompts[i]);
-  }
+  for (int i = 0; i < r->nprompts; i++) r->prompts[i] = (encoding){.user = r, .whole = !chat};
+  for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
   return status;
+}
+
+/* A number that others cannot choose. */
+static uint64_t salt_of(const serving *s, const char *text) {
+  uint64_t hash = sli_hash_word(s->secret, strlen(text));
+  for (; *text; text++) hash = sli_hash_word(hash, (unsigned char)*text);
+  return SLI_MAX(sli_hash_word(hash, s->secret), 1);
+}
+
+/* What outlives the body. */
+static void settle(request *r) {
+  stops_init(&r->stops, r->asked.nstop, r->asked.stop);
+  r->salt = r->asked.cache_salt ? salt_of(r->serving, r->asked.cache_salt) : 0;
+  asked_fini(&r->asked);
 }
 
 static void encode(request *r) {
@@ -402,5 +504,8 @@ void request_begin(serving *s, http_exchange *x, const http_request *from, bool 
   status = check_model(r, &param);
   if (status) refuse(r, 404, param, "model_not_found", sl_detail());
   else if ((status = list_prompts(r, &param))) refuse_status(r, status, param);
-  else encode(r);
+  else {
+    settle(r);
+    encode(r);
+  }
 }

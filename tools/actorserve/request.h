@@ -8,6 +8,7 @@
 #include "tools/actorserve/asked.h"
 #include "tools/actorserve/serve.h"
 #include "tools/actorserve/told.h"
+#include "tools/actorserve/logprobs.h"
 
 /* One of the answers. */
 typedef struct choice {
@@ -16,8 +17,7 @@ typedef struct choice {
   uint64_t id;           /* of the engine; 0 before it knows of it */
   bool under_way;        /* until the engine's END */
   told told;
-  cJSON *words;          /* the tokens that were not given yet, with their probabilities, as chats have
-                            them, and `place`, where in the text; NULL: not asked for */
+  logprobs *words;          /* the tokens that were not given yet; NULL: not asked for */
   char *text;            /* of an answer that is not streamed */
   size_t bytes, room;
   int64_t tokens;
@@ -27,12 +27,14 @@ typedef struct choice {
 typedef struct request {
   serving *serving;
   http_exchange *x;      /* NULL: nobody waits for the answer any more */
-  asked asked;
+  asked asked;           /* its texts are there while it is read */
+  stops stops;
   char id[40];
   time_t created;
   uint64_t start_ns, token_ns; /* token_ns: of the last one; 0: none yet */
-  char *rendered;        /* a chat's text */
   encoding *prompts;     /* [nprompts] */
+  size_t held, freed;    /* bytes of it in memory, of those that all may hold; that reply.c has freed of them */
+  uint64_t salt;
   int nprompts, encoding; /* how many are still at the encoder */
   choice *choices;       /* [nchoices] */
   int nchoices, open, under_way; /* that go on; that the engine has */

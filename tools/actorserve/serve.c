@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/random.h>
 
 #include "base/base.h"
 #include "base/descriptors.h"
+#include "tools/actorserve/cors.h"
 #include "tools/actorserve/reply.h"
 #include "tools/actorserve/request.h"
 
@@ -30,19 +33,22 @@ static void refuse(serving *s, http_exchange *x, int status, const char *code, c
   answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
 }
 
-/* Work waits, and nothing comes back. */
-static bool is_stuck(const serving *s, double *seconds) {
+/* Work waits, and nothing comes back: of the model, or of what makes tokens of texts. */
+static bool is_stuck(const serving *s, double *seconds, bool *model) {
   sl_session_stats stat = s->engine->stat(s->engine->self);
   uint64_t since = stat.waiting_since_ns, now = sli_now_ns();
-  *seconds = since && now > since ? (double)(now - since) * 1e-9 : 0;
+  double encodes = encoder_seconds(s->encoder), computes = since && now > since ? (double)(now - since) * 1e-9 : 0;
+  *model = computes >= encodes;
+  *seconds = SLI_MAX(encodes, computes);
   return *seconds > s->options->stuck_seconds;
 }
 
 static void answer_health(serving *s, http_exchange *x, const http_request *request) {
   (void)request;
   double seconds;
-  bool stuck = is_stuck(s, &seconds);
-  char *body = stuck ? sli_format("{\"status\":\"stuck\",\"seconds\":%.1f}\n", seconds)
+  bool model, stuck = is_stuck(s, &seconds, &model);
+  char *body = stuck ? sli_format("{\"status\":\"stuck\",\"part\":\"%s\",\"seconds\":%.1f}\n", model ? "model" : "tokenizer",
+                                  seconds)
                      : sli_format("{\"status\":\"%s\"}\n", s->draining ? "draining" : "ok");
   answer(s, x, stuck || s->draining ? 503 : 200, "application/json", body);
 }
@@ -54,7 +60,7 @@ static void answer_metrics(serving *s, http_exchange *x, const http_request *req
   FILE *out = open_memstream(&text, &bytes);
   SLI_CHECK(out, "no memory for metrics");
   sl_session_stats stat = s->engine->stat(s->engine->self);
-  metrics_print(out, &s->metrics, &stat, http_connections(s->http));
+  metrics_print(out, &s->metrics, &stat, http_count_all(s->http));
   fclose(out);
   answer(s, x, 200, "text/plain; version=0.0.4", text);
 }
@@ -93,10 +99,9 @@ static const struct route {
               {"/metrics", "GET", true, answer_metrics}};
 
 static bool leads_to(const struct route *r, const char *target) {
-  size_t n = strlen(r->path), length = strcspn(target, "?");
+  size_t n = strlen(r->path);
   bool below = r->path[n - 1] == '/';
-  return below ? length > n && !strncmp(target, r->path, n) && !memchr(target + n, '/', length - n)
-               : length == n && !strncmp(target, r->path, n);
+  return below ? !strncmp(target, r->path, n) && target[n] && !strchr(target + n, '/') : !strcmp(target, r->path);
 }
 
 /* How long this takes says nothing of where they differ. */
@@ -110,31 +115,59 @@ static bool same_secret(const char *a, const char *b) {
 static bool may_ask(const serving *s, const char *authorization) {
   static const char scheme[] = "Bearer ";
   if (!s->options->key) return true;
-  if (!authorization || strncmp(authorization, scheme, sizeof scheme - 1)) return false;
+  if (!authorization || strncasecmp(authorization, scheme, sizeof scheme - 1)) return false;
   return same_secret(authorization + sizeof scheme - 1, s->options->key);
 }
 
+static const struct route *find(const char *target) {
+  for (size_t i = 0; i < SLI_COUNT(routes); i++)
+    if (leads_to(&routes[i], target)) return &routes[i];
+  return NULL;
+}
+
+static const char *methods(const struct route *r) { return r->method[0] == 'P' ? "POST, OPTIONS" : "GET, HEAD, OPTIONS"; }
+
 static void refuse_method(serving *s, http_exchange *x, const struct route *r) {
-  http_add_field(x, "Allow", r->method);
+  http_add_field(x, "Allow", methods(r));
   refuse(s, x, 405, NULL, r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
 }
 
-static void take(serving *s, http_exchange *x, const http_request *request, const struct route *r) {
-  if (strcmp(request->method, r->method)) refuse_method(s, x, r);
-  else if (!r->open && !may_ask(s, request->authorization)) {
+/* What can be asked here; of a page of another origin, whether it may. */
+static void answer_options(serving *s, http_exchange *x, const http_request *request, const struct route *r) {
+  bool asks = http_request_field(request, "access-control-request-method");
+  const char *origin = http_request_field(request, "origin");
+  if (asks && !cors_allows(s->options->cors, origin)) {
+    refuse(s, x, 403, NULL, "pages of this origin may not ask: --cors says which may");
+    return;
+  }
+  http_add_field(x, "Allow", r ? methods(r) : "GET, HEAD, POST, OPTIONS");
+  s->metrics.answers[2]++;
+  http_answer(x, 204, NULL, "", 0);
+}
+
+static bool has_method(const struct route *r, const char *method) {
+  return !strcmp(method, r->method) || (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
+}
+
+/* Whoever may not ask, or not so, is told before the body comes. */
+static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
+  serving *s = ctx;
+  const struct route *r = find(request->target);
+  bool options = !strcmp(request->method, "OPTIONS");
+  cors_add_fields(x, s->options->cors, request);
+  if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
+  else if (!r) refuse(s, x, 404, NULL, "there is nothing at this path");
+  else if (!has_method(r, request->method)) refuse_method(s, x, r);
+  else if (!r->open && !may_ask(s, http_request_field(request, "authorization"))) {
     http_add_field(x, "WWW-Authenticate", "Bearer");
     refuse(s, x, 401, "invalid_api_key", "a valid API key is needed: Authorization: Bearer KEY");
   } else
-    r->answer(s, x, request);
+    return true;
+  return false;
 }
 
 static void on_request(void *ctx, http_exchange *x, const http_request *request) {
-  for (size_t i = 0; i < SLI_COUNT(routes); i++)
-    if (leads_to(&routes[i], request->target)) {
-      take(ctx, x, request, &routes[i]);
-      return;
-    }
-  refuse(ctx, x, 404, NULL, "there is nothing at this path");
+  find(request->target)->answer(ctx, x, request);
 }
 
 static void on_gone(void *ctx, void *user) {
@@ -151,7 +184,7 @@ static char *error_body(void *ctx, int status, const char *text) {
 /* ---- what comes back --------------------------------------------------------------------------------------- */
 
 static void end_if_drained(serving *s) {
-  if (s->draining && !s->first && !http_connections(s->http)) event_base_loopbreak(s->base);
+  if (s->draining && !s->first && !http_count_all(s->http).connections) event_base_loopbreak(s->base);
 }
 
 static void on_engine(evutil_socket_t fd, short what, void *ctx) {
@@ -177,9 +210,10 @@ static sl_status listen_on(serving *s) {
   if (status) return status;
   const http_options options = {.host = o->host, .port = o->port, .most_connections = LEAST_CONNECTIONS + connections,
                                 .most_body_bytes = MOST_BODY, .most_unsent_bytes = MOST_UNSENT,
+                                .most_held_bytes = o->most_held_bytes,
                                 .head_seconds = o->head_seconds, .body_seconds = o->body_seconds,
                                 .idle_seconds = o->idle_seconds, .stall_seconds = o->stall_seconds,
-                                .on_request = on_request, .on_gone = on_gone, .error_body = error_body, .ctx = s};
+                                .on_head = on_head, .on_request = on_request, .on_gone = on_gone, .error_body = error_body, .ctx = s};
   return http_create(s->base, &options, &s->http);
 }
 
@@ -192,7 +226,9 @@ static struct event *watch(serving *s, int fd, event_callback_fn call) {
 sl_status serving_create(const serve_options *options, const engine *e, const voice *v, serving **out) {
   serving *s = sli_calloc(1, sizeof *s);
   *s = (serving){.options = options, .engine = e, .voice = v, .base = event_base_new()};
-  SLI_CHECK(s->base, "no memory for events");
+  s->out = evbuffer_new();
+  SLI_CHECK(s->base && s->out, "no memory for events");
+  if (getrandom(&s->secret, sizeof s->secret, 0) < 0) s->secret = sli_now_ns();
   sl_status status = encoder_create(&v->codec, &s->encoder);
   if (!status) status = listen_on(s);
   if (!status) {
@@ -207,10 +243,11 @@ sl_status serving_create(const serve_options *options, const engine *e, const vo
 void serving_destroy(serving *s) {
   if (!s) return;
   encoder_destroy(s->encoder);
-  http_destroy(s->http);
   while (s->first) request_destroy(s->first);
+  http_destroy(s->http);
   if (s->of_engine) event_free(s->of_engine);
   if (s->of_encoder) event_free(s->of_encoder);
+  evbuffer_free(s->out);
   event_base_free(s->base);
   free(s);
 }
@@ -228,9 +265,16 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   drain(s);
 }
 
-/* What many requests have needed is the system's again when there are none. */
+/* What many requests have needed is the system's again when there are none, or they hold much less. */
 static void give_memory_back(serving *s) {
-  if (s->busy && !s->first) malloc_trim(0);
+  enum { MUCH = 16 << 20 };
+  size_t held = http_count_all(s->http).held;
+  s->held_most = SLI_MAX(s->held_most, held);
+  bool less = s->held_most > MUCH && held < s->held_most / 2;
+  if (less || (s->busy && !s->first)) {
+    malloc_trim(0);
+    s->held_most = held;
+  }
   s->busy = s->first;
 }
 

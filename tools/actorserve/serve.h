@@ -27,6 +27,8 @@ typedef struct voice {
 typedef struct serve_options {
   const char *host, *key; /* key NULL: anybody may ask */
   int port;
+  const char *cors;       /* whose pages may ask: an origin, "*", "loopback": those of this machine, or "off" */
+  size_t most_held_bytes; /* of all requests and answers together */
   double stuck_seconds;   /* without a tick, while work waits: the server is not healthy */
   /* For requests to come, and for clients to read: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
@@ -43,6 +45,10 @@ typedef struct serving {
   encoder *encoder;
   http *http;
   struct request *first;  /* of all requests that are not over */
+  struct evbuffer *out;   /* for what is sent next */
+  uint64_t secret;        /* of salts */
+  size_t held_most;       /* since memory was last given back */
+  uint64_t nonfinite_ns;  /* when it was last said that logits are not finite; 0: never */
   metrics metrics;
   uint64_t requests;      /* so far */
   bool draining;

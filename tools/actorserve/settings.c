@@ -7,7 +7,11 @@ static const sl_option options[] = {
     {"host", SL_OPTION_TEXT, "127.0.0.1", "`ADDRESS` to listen at; 0.0.0.0: all of this machine's", 0, 0},
     {"port", SL_OPTION_INT, "8000", "to listen at; 0: any that is free", 0, 65535},
     {"api-key", SL_OPTION_TEXT, "", "`KEY` that requests must have (Authorization: Bearer KEY); anybody may "
-     "ask if not given", 0, 0},
+     "ask if not given. Others on this machine can read it there: --api-key-file, or the variable SLUICE_API_KEY, says it as well", 0, 0},
+    {"api-key-file", SL_OPTION_TEXT, "", "`FILE` with that key in its first line", 0, 0},
+    {"cors", SL_OPTION_TEXT, "loopback", "`WHOSE` pages may ask from a browser: loopback (those of this machine), one origin such as "
+     "https://chat.example, * (all), or off", 0, 0},
+    {"request-memory", SL_OPTION_TEXT, "256M", "`SIZE` of what all requests, and answers that are not read yet, hold together", 0, 0},
     SERVING_OPTIONS,
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
      "given, what lies with the weights", 0, 0},
@@ -71,6 +75,7 @@ static sl_status read_settings(settings *s) {
   static const char *const switches[] = {"on", "off", NULL};
   if (!status) status = options_check_word("prefix-caching", sl_arg_text(s->run, "prefix-caching"), switches);
   if (!status) status = launch_check(s);
+  if (!status) status = access_check(s);
   return status ? status : serving_read(s);
 }
 

@@ -10,15 +10,63 @@ enum {
   LONGEST_WINDOW = 64  /* and after which at any */
 };
 
+/* ---- stops --------------------------------------------------------------------------------------------- */
+
+/* How much of the stop's begin the text ends with, once the byte is there as well (Knuth, Morris, Pratt). */
+static int go_on(const struct stop *s, int matched, char byte) {
+  while (matched && (matched == (int)s->bytes || s->text[matched] != byte)) matched = s->again[matched - 1];
+  return matched + (s->text[matched] == byte);
+}
+
+void stops_init(stops *s, int count, const char *const *texts) {
+  *s = (stops){.count = count};
+  for (int i = 0; i < count; i++) {
+    struct stop *x = &s->of[i];
+    *x = (struct stop){sli_strdup(texts[i]), strlen(texts[i]), sli_calloc(strlen(texts[i]), sizeof *x->again)};
+    for (size_t k = 1; k < x->bytes; k++) x->again[k] = go_on(x, x->again[k - 1], x->text[k]);
+  }
+}
+
+void stops_fini(stops *s) {
+  for (int i = 0; i < s->count; i++) {
+    free(s->of[i].text);
+    free(s->of[i].again);
+  }
+}
+
+/* Looks at the next byte. How much of the text it ends: the longest of the stops that end here, or 0. */
+static size_t match(told *t, char byte) {
+  size_t ends = 0;
+  for (int i = 0; t->stops && i < t->stops->count; i++) {
+    const struct stop *s = &t->stops->of[i];
+    t->matched[i] = go_on(s, t->matched[i], byte);
+    if (t->matched[i] == (int)s->bytes) ends = SLI_MAX(ends, s->bytes);
+  }
+  return ends;
+}
+
+/* How much of the end may become a stop. */
+static size_t held(const told *t) {
+  int most = 0;
+  for (int i = 0; t->stops && i < t->stops->count; i++) most = SLI_MAX(most, t->matched[i]);
+  return (size_t)most;
+}
+
 /* ---- tokens ------------------------------------------------------------------------------------------- */
 
+/* Up to a stop. */
 static void add_text(told *t, const char *text, size_t bytes) {
+  size_t stop = 0, end = 0;
+  if (t->stopped) return;
+  while (end < bytes && !stop) stop = match(t, text[end++]);
+  bytes = end;
   if (t->bytes + bytes > t->room) {
     t->room = SLI_MAX(t->bytes + bytes, 2 * t->room);
     t->text = sli_realloc(t->text, t->room, 1);
   }
   memcpy(t->text + t->bytes, text, bytes);
-  t->bytes += bytes;
+  t->bytes += bytes - stop;
+  t->stopped = stop;
 }
 
 /* Without what may be a character that is not whole. */
@@ -67,47 +115,21 @@ void told_token(told *t, int32_t token) {
   show(t, false);
 }
 
-char *told_text_of(const told *t, int32_t token, size_t *bytes) {
+char *told_bytes_of(const told *t, int32_t token, size_t *bytes) {
   int32_t both[2] = {t->count ? t->window[t->count - 1] : token, token};
   size_t before = 0;
-  if (!t->count) return codec_decode(t->codec, &token, 1, bytes);
-  char *first = codec_decode(t->codec, both, 1, &before), *text = codec_decode(t->codec, both, 2, bytes);
+  if (!t->count) return codec_decode_raw(t->codec, &token, 1, bytes);
+  char *first = codec_decode_raw(t->codec, both, 1, &before), *text = codec_decode_raw(t->codec, both, 2, bytes);
   bool follows = *bytes >= before && !memcmp(first, text, before);
-  if (!follows) free(text), text = codec_decode(t->codec, &token, 1, bytes);
+  if (!follows) free(text), text = codec_decode_raw(t->codec, &token, 1, bytes);
   else memmove(text, text + before, *bytes - before + 1), *bytes -= before;
   free(first);
   return text;
 }
 
-/* ---- stops --------------------------------------------------------------------------------------------- */
-
-/* The place of the first stop text; the end, if there is none. */
-static size_t find_stop(const told *t) {
-  size_t first = t->bytes;
-  for (int i = 0; i < t->nstop && t->bytes; i++) {
-    const char *at = memmem(t->text, t->bytes, t->stop[i], strlen(t->stop[i]));
-    if (at && (size_t)(at - t->text) < first) first = (size_t)(at - t->text);
-  }
-  return first;
-}
-
-/* How much of the end could be the begin of this text. */
-static size_t overlap(const told *t, const char *stop) {
-  size_t n = SLI_MIN(strlen(stop) - 1, t->bytes);
-  while (n && memcmp(t->text + t->bytes - n, stop, n)) n--;
-  return n;
-}
-
 size_t told_ready(told *t, bool end) {
   if (end && !t->stopped && t->count) show(t, true);
-  size_t stop = find_stop(t), held = 0;
-  if (stop < t->bytes) {
-    t->stopped = true;
-    t->bytes = stop;
-    t->nstop = 0;
-  }
-  for (int i = 0; i < t->nstop && !end; i++) held = SLI_MAX(held, overlap(t, t->stop[i]));
-  return t->bytes - held;
+  return t->bytes - (end || t->stopped ? 0 : SLI_MIN(held(t), t->bytes));
 }
 
 void told_take(told *t, size_t bytes) {

@@ -1,5 +1,4 @@
 /* Answers as bytes, whole or in pieces. */
-#include <event2/buffer.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -9,8 +8,8 @@ static const char *phrase(int status) {
   static const struct {
     int status;
     const char *text;
-  } all[] = {{200, "OK"}, {400, "Bad Request"}, {401, "Unauthorized"}, {404, "Not Found"},
-             {405, "Method Not Allowed"}, {408, "Request Timeout"}, {413, "Content Too Large"},
+  } all[] = {{200, "OK"}, {204, "No Content"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
+             {404, "Not Found"}, {405, "Method Not Allowed"}, {408, "Request Timeout"}, {413, "Content Too Large"},
              {417, "Expectation Failed"}, {431, "Request Header Fields Too Large"},
              {500, "Internal Server Error"}, {501, "Not Implemented"}, {503, "Service Unavailable"},
              {505, "HTTP Version Not Supported"}};
@@ -22,42 +21,62 @@ static const char *phrase(int status) {
 void http_set_user(http_exchange *x, void *user) { x->user = user; }
 
 void http_add_field(http_exchange *x, const char *name, const char *value) {
-  evbuffer_add_printf(x->fields, "%s: %s\r\n", name, value);
+  if (evbuffer_add_printf(x->fields, "%s: %s\r\n", name, value) < 0) x->broken = true;
 }
+
+static void put(http_exchange *x, const char *bytes, size_t count) {
+  if (evbuffer_add(bufferevent_get_output(x->stream), bytes, count)) x->broken = true;
+}
+
+static void put_text(http_exchange *x, const char *text) { put(x, text, strlen(text)); }
 
 static void begin(http_exchange *x, int status, const char *type) {
-  struct evbuffer *out = bufferevent_get_output(x->stream);
+  char line[160];
   x->keep &= !x->server->draining;
-  evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nConnection: %s\r\n", status,
-                      phrase(status), type, x->keep ? "keep-alive" : "close");
-  evbuffer_add_buffer(out, x->fields);
+  x->begun = true;
+  snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\nConnection: %s\r\n", status, phrase(status),
+           x->keep ? "keep-alive" : "close");
+  if (type) http_add_field(x, "Content-Type", type);
+  put_text(x, line);
+  if (evbuffer_add_buffer(bufferevent_get_output(x->stream), x->fields)) x->broken = true;
 }
 
-void http_write_answer(http_exchange *x, int status, const char *type, const char *body, size_t bytes) {
-  struct evbuffer *out = bufferevent_get_output(x->stream);
+void http_write_answer(http_exchange *x, int status, const char *type, struct evbuffer *body) {
+  char line[64];
+  snprintf(line, sizeof line, "Content-Length: %zu\r\n\r\n", evbuffer_get_length(body));
   begin(x, status, type);
-  evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", bytes);
-  evbuffer_add(out, body, bytes);
+  if (status != 204) put_text(x, line);
+  else put_text(x, "\r\n");
+  if (!x->bare && evbuffer_add_buffer(bufferevent_get_output(x->stream), body)) x->broken = true;
 }
 
 /* A client of HTTP/1.0 knows the end of an answer by that of the connection. */
-void http_begin(http_exchange *x, int status, const char *type) {
+void http_begin(http_exchange *x, int status, const char *type, const char *probe) {
   x->pieces = x->head.minor > 0;
   x->keep &= x->pieces;
+  x->probe = probe;
   if (x->pieces) http_add_field(x, "Transfer-Encoding", "chunked");
   http_add_field(x, "Cache-Control", "no-cache");
   begin(x, status, type);
-  evbuffer_add(bufferevent_get_output(x->stream), "\r\n", 2);
+  put_text(x, "\r\n");
 }
 
 void http_write_piece(http_exchange *x, const char *piece, size_t bytes) {
-  struct evbuffer *out = bufferevent_get_output(x->stream);
+  char line[32];
   if (!bytes) return; /* an empty chunk would be the last */
-  if (x->pieces) evbuffer_add_printf(out, "%zx\r\n", bytes);
-  evbuffer_add(out, piece, bytes);
-  if (x->pieces) evbuffer_add(out, "\r\n", 2);
+  snprintf(line, sizeof line, "%zx\r\n", bytes);
+  if (x->pieces) put_text(x, line);
+  put(x, piece, bytes);
+  if (x->pieces) put_text(x, "\r\n");
 }
 
 void http_write_end(http_exchange *x) {
-  if (x->pieces) evbuffer_add(bufferevent_get_output(x->stream), "0\r\n\r\n", 5);
+  if (x->pieces) put_text(x, "0\r\n\r\n");
+}
+
+void http_write_probe(http_exchange *x) {
+  if (x->probed) return;
+  x->probed = true;
+  if (x->begun && x->probe) http_write_piece(x, x->probe, strlen(x->probe));
+  if (!x->begun && x->head.minor) put_text(x, "HTTP/1.1 100 Continue\r\n\r\n");
 }

@@ -1,5 +1,5 @@
-/* A connection: waits for a request, takes it in, and stays with it until its answer is sent. All the
- * while it reads, so that it notices when the client hangs up. */
+/* A connection: waits for a request, takes it in, and stays with it until its answer is sent. Meanwhile it
+ * notices when the client hangs up. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,13 +12,31 @@
 #include "tools/actorserve/http/inner.h"
 
 enum {
-  MOST_READ = 65536,        /* bytes that lie unread behind a request until it is answered */
-  LINGER_SECONDS = 2
+  MOST_READ = 65536,        /* bytes of a request that are looked at together */
+  MOST_BEHIND = 262144,     /* bytes that the system keeps for a connection, each way */
+  LINGER_SECONDS = 2,
+  LEAST_KEPT = 4096,        /* bytes of an answer that are always sent */
+  LEAST_HELD = 4096         /* less of a connection is not worth its end */
 };
+static const double look_seconds = .25; /* between looks at a client of which nothing is read */
 
 static void wait_for(http_exchange *x, double seconds) {
   struct timeval time = {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
   event_add(x->deadline, &time);
+}
+
+/* While its request is at the program it waits for nobody here. */
+static void enter(http_exchange *x, int state) {
+  x->state = state;
+  if (state == HTTP_ANSWER) http_step_out(x);
+  else http_stand(x);
+}
+
+static void drop_data(http_exchange *x) {
+  http_count(x, 0, x->capacity);
+  free(x->data);
+  x->data = NULL;
+  x->count = x->capacity = 0;
 }
 
 void http_close(http_exchange *x) {
@@ -26,34 +44,83 @@ void http_close(http_exchange *x) {
   if (x->state == HTTP_ANSWER && x->user) h->options.on_gone(h->options.ctx, x->user);
   *x->link = x->next;
   if (x->next) x->next->link = x->link;
-  h->count--;
+  http_step_out(x);
+  h->counts.connections--;
   if (!h->draining && h->listener) evconnlistener_enable(h->listener);
   event_free(x->deadline);
   evbuffer_free(x->fields);
+  drop_data(x);
+  http_count(x, 0, x->held);
   bufferevent_free(x->stream);
   free(x->head_bytes);
-  free(x->data);
   free(x);
 }
 
 void http_close_idle(http_exchange *x) {
-  if (x->state == HTTP_IDLE && !evbuffer_get_length(bufferevent_get_output(x->stream))) http_close(x);
+  if (x->state == HTTP_SENDING) x->state = HTTP_LAST;
+  if (x->state == HTTP_IDLE) http_close(x);
   else x->keep = false;
+}
+
+/* ---- room for others -------------------------------------------------------------------------------- */
+
+bool http_close_oldest(http *h) {
+  if (!h->oldest || h->oldest == h->newest) return false;
+  h->counts.given_up++;
+  http_close(h->oldest);
+  return true;
+}
+
+static void give_up(http_exchange *x);
+
+bool http_make_room(http *h, const http_exchange *for_whom, size_t bytes) {
+  size_t most = h->options.most_held_bytes;
+  for (http_exchange *x = h->oldest, *newer; x && h->counts.held + bytes > most; x = newer) {
+    newer = x->newer;
+    if (x == for_whom || x->held < LEAST_HELD) continue;
+    h->counts.given_up++;
+    give_up(x);
+  }
+  return h->counts.held + bytes <= most;
 }
 
 /* ---- an answer -------------------------------------------------------------------------------------- */
 
+static size_t unread(const http_exchange *x) { return evbuffer_get_length(bufferevent_get_input(x->stream)); }
+
+static size_t unsent(const http_exchange *x) { return evbuffer_get_length(bufferevent_get_output(x->stream)); }
+
+/* Nothing is read of a client while its answer is not sent, so nothing says that it is gone, but its socket. */
+static void look_after(http_exchange *x) {
+  struct tcp_info info = {0};
+  socklen_t size = sizeof info;
+  bool known = !getsockopt(bufferevent_getfd(x->stream), IPPROTO_TCP, TCP_INFO, &info, &size);
+  if (known && info.tcpi_state == TCP_CLOSE) {
+    http_close(x);
+    return;
+  }
+  if (x->ended || (known && info.tcpi_state == TCP_CLOSE_WAIT)) http_write_probe(x);
+  wait_for(x, look_seconds);
+}
+
 static void begin_waiting(http_exchange *x) {
-  x->state = HTTP_IDLE;
-  x->pieces = false;
-  x->count = 0;
+  if (x->ended && !unread(x)) {
+    http_close(x);
+    return;
+  }
+  x->pieces = x->begun = x->probed = x->bare = false;
+  x->seen = 0;
+  enter(x, HTTP_IDLE);
   wait_for(x, x->server->options.idle_seconds);
+  if (!x->ended) bufferevent_enable(x->stream, EV_READ);
+  if (unread(x)) bufferevent_trigger(x->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
 /* Closing while the client still sends would make its system throw away an answer that it has not
  * read yet: the connection goes on reading for a while. */
 static void linger(http_exchange *x) {
-  x->state = HTTP_LINGER;
+  enter(x, HTTP_LINGER);
+  if (!x->ended) bufferevent_enable(x->stream, EV_READ);
   shutdown(bufferevent_getfd(x->stream), SHUT_WR);
   wait_for(x, LINGER_SECONDS);
 }
@@ -61,32 +128,51 @@ static void linger(http_exchange *x) {
 static void on_sent(struct bufferevent *stream, void *ctx) {
   (void)stream;
   http_exchange *x = ctx;
-  if (x->state == HTTP_LAST) linger(x);
+  if (x->state == HTTP_SENDING) begin_waiting(x);
+  else if (x->state == HTTP_LAST && x->ended) http_close(x);
+  else if (x->state == HTTP_LAST) linger(x);
 }
 
-/* What comes next to a connection whose answer is written down. */
+/* What comes next to a connection whose answer is written down: nothing is read before that is sent. The client has
+ * stall_seconds for each time it reads. */
 static void go_to_next(http_exchange *x) {
-  bool more = evbuffer_get_length(bufferevent_get_input(x->stream));
-  bool sent = !evbuffer_get_length(bufferevent_get_output(x->stream));
   x->user = NULL;
-  if (x->keep) begin_waiting(x);
-  else x->state = HTTP_LAST; /* the client has stall_seconds for each time it reads */
-  if (!x->keep && sent) linger(x);
-  if (x->keep && more)
-    bufferevent_trigger(x->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+  x->probe = NULL;
+  event_del(x->deadline);
+  if (x->broken) {
+    http_close(x);
+    return;
+  }
+  enter(x, x->keep ? HTTP_SENDING : HTTP_LAST);
+  if (!x->keep) evbuffer_drain(bufferevent_get_input(x->stream), unread(x));
+  if (!x->keep && !x->ended) bufferevent_enable(x->stream, EV_READ); /* what comes is dropped */
+  if (!unsent(x)) linger(x); /* broken off */
 }
 
-void http_answer(http_exchange *x, int status, const char *type, const char *body, size_t bytes) {
-  http_write_answer(x, status, type, body, bytes);
+static void refuse(http_exchange *x, http_fault fault);
+
+void http_answer_buffer(http_exchange *x, int status, const char *type, struct evbuffer *body) {
+  size_t bytes = evbuffer_get_length(body);
+  if (bytes > LEAST_KEPT && !http_make_room(x->server, x, bytes)) {
+    refuse(x, (http_fault){503, "there is no memory for the answer"});
+    return;
+  }
+  http_write_answer(x, status, type, body);
   go_to_next(x);
 }
 
+void http_answer(http_exchange *x, int status, const char *type, const char *body, size_t bytes) {
+  struct evbuffer *buffer = evbuffer_new();
+  if (!buffer || evbuffer_add(buffer, body, bytes)) x->broken = true;
+  if (x->broken) go_to_next(x);
+  else http_answer_buffer(x, status, type, buffer);
+  if (buffer) evbuffer_free(buffer);
+}
+
 bool http_send(http_exchange *x, const char *piece, size_t bytes) {
-  size_t unsent = evbuffer_get_length(bufferevent_get_output(x->stream));
-  if (unsent + bytes <= x->server->options.most_unsent_bytes) {
-    http_write_piece(x, piece, bytes);
-    return true;
-  }
+  bool room = unsent(x) + bytes <= x->server->options.most_unsent_bytes && http_make_room(x->server, x, bytes);
+  if (room) http_write_piece(x, piece, bytes);
+  if (room && !x->broken) return true;
   x->user = NULL;
   http_close(x);
   return false;
@@ -108,28 +194,61 @@ void http_break_off(http_exchange *x) {
 static void refuse(http_exchange *x, http_fault fault) {
   char *body = x->server->options.error_body(x->server->options.ctx, fault.status, fault.text);
   event_del(x->deadline);
-  x->state = HTTP_ANSWER;
+  enter(x, HTTP_ANSWER);
+  drop_data(x);
   x->keep = false;
   http_answer(x, fault.status, "application/json", body, strlen(body));
   free(body);
 }
 
+static void give_up(http_exchange *x) {
+  if (x->state == HTTP_BODY) refuse(x, (http_fault){503, "others need the memory that this request takes"});
+  else http_close(x);
+}
+
+const char *http_request_field(const http_request *request, const char *name) {
+  return http_head_field(request->head, name);
+}
+
+static http_request request_of(const http_exchange *x) {
+  return (http_request){.method = x->head.method, .target = x->head.target, .head = &x->head,
+                        .body = x->data ? x->data : "", .bytes = x->count};
+}
+
 static void hand_over(http_exchange *x) {
   const http_options *o = &x->server->options;
-  event_del(x->deadline);
-  x->state = HTTP_ANSWER;
-  x->keep = x->head.keep && !x->server->draining;
-  SLI_GROW(x->data, x->count, x->capacity);
-  x->data[x->count] = 0;
-  const http_request request = {.method = x->head.method, .target = x->head.target,
-                                .authorization = http_head_field(&x->head, "authorization"),
-                                .body = x->data, .bytes = x->count};
+  const http_request request = request_of(x);
+  http *h = x->server;
   char *data = x->data, *head = x->head_bytes;
+  size_t capacity = x->capacity;
+  event_del(x->deadline);
+  enter(x, HTTP_ANSWER);
+  x->keep = x->head.keep && !h->draining;
+  x->held -= capacity; /* the server's until the program has read it */
   x->data = x->head_bytes = NULL;
-  x->capacity = 0;
+  x->count = x->capacity = 0;
+  if (data) data[request.bytes] = 0;
+  if (x->ended || unread(x)) wait_for(x, 0); /* looks after the client */
   o->on_request(o->ctx, x, &request);
+  h->counts.held -= capacity;
   free(data);
   free(head);
+}
+
+/* Room for so many bytes of a body and a zero. */
+static bool make_data_room(http_exchange *x, size_t need) {
+  size_t most = x->head.chunked ? x->server->options.most_body_bytes : (size_t)x->head.length;
+  size_t capacity = SLI_MIN(SLI_MAX(need, 2 * x->capacity), most) + 1;
+  if (need < x->capacity) return true;
+  char *data = http_make_room(x->server, x, capacity - x->capacity) ? realloc(x->data, capacity) : NULL;
+  if (!data) {
+    refuse(x, (http_fault){503, "there is no memory for the body"});
+    return false;
+  }
+  http_count(x, capacity - x->capacity, 0);
+  x->data = data;
+  x->capacity = capacity;
+  return true;
 }
 
 /* Takes in so many bytes; false: it was refused. */
@@ -141,13 +260,16 @@ static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
     refuse(x, (http_fault){413, text});
     return false;
   }
-  if (need >= x->capacity) {
-    x->capacity = SLI_MAX(need + 1, 2 * x->capacity);
-    x->data = sli_realloc(x->data, x->capacity, 1);
-  }
+  if (!make_data_room(x, need)) return false;
   memcpy(x->data + x->count, bytes, count);
   x->count += count;
   return true;
+}
+
+/* Of a client that has ended nothing more comes. */
+static bool wait_for_more(http_exchange *x) {
+  if (x->ended) refuse(x, (http_fault){400, "the connection ends within the request"});
+  return false;
 }
 
 /* Whether it may go on with what has come. */
@@ -156,17 +278,30 @@ static bool read_body(http_exchange *x, struct evbuffer *in) {
     size_t used, count = SLI_MIN(evbuffer_get_length(in), MOST_READ);
     const char *bytes = (const char *)evbuffer_pullup(in, (ev_ssize_t)count);
     bool data;
-    http_fault fault = http_body_next(&x->body, bytes, count, &used, &data);
+    http_fault fault = http_body_next(&x->body, bytes, bytes ? count : 0, &used, &data);
     if (fault.status) refuse(x, fault);
-    if (fault.status || !used || (data && !keep_data(x, bytes, used))) return false;
+    if (fault.status || (used && data && !keep_data(x, bytes, used))) return false;
+    if (!used) return wait_for_more(x);
     evbuffer_drain(in, used);
   }
   hand_over(x);
   return false;
 }
 
+/* Who may not ask is told so before the body is read. */
+static bool ask_of_head(http_exchange *x) {
+  const http_options *o = &x->server->options;
+  const http_request request = request_of(x);
+  event_del(x->deadline);
+  enter(x, HTTP_ANSWER);
+  x->keep = x->head.keep && x->body.at == HTTP_BODY_DONE && !x->server->draining;
+  return o->on_head(o->ctx, x, &request);
+}
+
 static bool begin_body(http_exchange *x) {
+  x->bare = !strcmp(x->head.method, "HEAD");
   http_body_begin(&x->body, &x->head);
+  if (!ask_of_head(x)) return false;
   if (!x->head.chunked && x->head.length > x->server->options.most_body_bytes) {
     char text[96];
     snprintf(text, sizeof text, "the body has %llu bytes, more than %zu", (unsigned long long)x->head.length,
@@ -176,7 +311,7 @@ static bool begin_body(http_exchange *x) {
   }
   if (x->head.expects && x->body.at != HTTP_BODY_DONE)
     evbuffer_add_printf(bufferevent_get_output(x->stream), "HTTP/1.1 100 Continue\r\n\r\n");
-  x->state = HTTP_BODY;
+  enter(x, HTTP_BODY);
   wait_for(x, x->server->options.body_seconds);
   return true;
 }
@@ -193,9 +328,12 @@ static bool take_head(http_exchange *x, struct evbuffer *in, size_t length) {
 
 static bool read_head(http_exchange *x, struct evbuffer *in) {
   size_t count = SLI_MIN(evbuffer_get_length(in), HTTP_MOST_HEAD);
-  size_t length = http_head_length((const char *)evbuffer_pullup(in, (ev_ssize_t)count), count);
+  const char *bytes = (const char *)evbuffer_pullup(in, (ev_ssize_t)count);
+  size_t length = bytes ? http_head_length(bytes, count, x->seen) : 0;
+  x->seen = count;
   if (length) return take_head(x, in, length);
-  if (count == HTTP_MOST_HEAD) refuse(x, (http_fault){431, "the head of the request is too long"});
+  if (count < HTTP_MOST_HEAD) return wait_for_more(x);
+  refuse(x, (http_fault){431, "the head of the request is too long"});
   return false;
 }
 
@@ -203,10 +341,20 @@ static bool read_head(http_exchange *x, struct evbuffer *in) {
 static bool begin_head(http_exchange *x, struct evbuffer *in) {
   char bytes[2];
   while (evbuffer_copyout(in, bytes, 2) == 2 && !memcmp(bytes, "\r\n", 2)) evbuffer_drain(in, 2);
-  if (!evbuffer_get_length(in)) return false;
-  x->state = HTTP_HEAD;
+  bool more = evbuffer_get_length(in);
+  if (!more && x->ended) http_close(x);
+  if (!more) return false;
+  enter(x, HTTP_HEAD);
   wait_for(x, x->server->options.head_seconds);
   return true;
+}
+
+/* What is behind a request waits for its answer, and most of it in the system. */
+static bool leave_unread(http_exchange *x) {
+  if (!unread(x)) return false;
+  bufferevent_disable(x->stream, EV_READ);
+  if (x->state == HTTP_ANSWER) wait_for(x, look_seconds);
+  return false;
 }
 
 static bool go_on(http_exchange *x) {
@@ -214,18 +362,29 @@ static bool go_on(http_exchange *x) {
   if (x->state == HTTP_IDLE) return begin_head(x, in);
   if (x->state == HTTP_HEAD) return read_head(x, in);
   if (x->state == HTTP_BODY) return read_body(x, in);
-  if (x->state == HTTP_LINGER || x->state == HTTP_LAST) evbuffer_drain(in, evbuffer_get_length(in));
-  return false; /* what is behind a request waits for its answer */
+  if (x->state == HTTP_ANSWER || x->state == HTTP_SENDING) return leave_unread(x);
+  evbuffer_drain(in, evbuffer_get_length(in));
+  return false;
+}
+
+/* The client has sent all that it will; it may have gone, or read on. */
+static void end_of_client(http_exchange *x) {
+  x->ended = true;
+  if (x->state == HTTP_ANSWER) look_after(x);
+  else if (x->state == HTTP_HEAD || x->state == HTTP_BODY) wait_for_more(x);
+  else if (x->state == HTTP_LINGER || (x->state == HTTP_IDLE && !unread(x))) http_close(x);
 }
 
 static void on_read(struct bufferevent *stream, void *ctx) {
+  http_exchange *x = ctx;
   (void)stream;
-  while (go_on(ctx)) {}
+  while (go_on(x)) {}
 }
 
 static void on_event(struct bufferevent *stream, short what, void *ctx) {
-  (void)stream, (void)what;
-  http_close(ctx); /* hung up, does not read, or is lost */
+  (void)stream;
+  if ((what & BEV_EVENT_EOF) && !(what & (BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))) end_of_client(ctx);
+  else http_close(ctx); /* does not read, or is lost */
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *ctx) {
@@ -233,26 +392,62 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx) {
   http_exchange *x = ctx;
   bool late = x->state == HTTP_HEAD || x->state == HTTP_BODY;
   if (late) refuse(x, (http_fault){408, "the request did not come in time"});
+  else if (x->state == HTTP_ANSWER) look_after(x);
   else http_close(x);
 }
 
-void http_connect(http *h, evutil_socket_t fd) {
-  http_exchange *x = sli_calloc(1, sizeof *x);
-  int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* a token should not wait for the next */
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  *x = (http_exchange){.server = h, .next = h->first, .link = &h->first, .keep = true};
+/* A host that has vanished without a word is noticed after a minute. */
+static void set_options(evutil_socket_t fd) {
+  enum { SILENT_SECONDS = 30, EACH_SECONDS = 10, TRIES = 3 };
+  const struct {
+    int level, name, value;
+  } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, /* a token should not wait for the next */
+             {SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, SILENT_SECONDS},
+             {IPPROTO_TCP, TCP_KEEPINTVL, EACH_SECONDS}, {IPPROTO_TCP, TCP_KEEPCNT, TRIES},
+             {SOL_SOCKET, SO_RCVBUF, MOST_BEHIND}, {SOL_SOCKET, SO_SNDBUF, MOST_BEHIND}};
+  for (size_t i = 0; i < SLI_COUNT(all); i++)
+    setsockopt(fd, all[i].level, all[i].name, &all[i].value, sizeof all[i].value);
+}
+
+static void link_in(http_exchange *x) {
+  http *h = x->server;
+  x->next = h->first;
+  x->link = &h->first;
   if (h->first) h->first->link = &x->next;
   h->first = x;
-  h->count++;
-  x->stream = bufferevent_socket_new(h->base, fd, BEV_OPT_CLOSE_ON_FREE);
-  x->deadline = evtimer_new(h->base, on_deadline, x);
+  h->counts.connections++;
+}
+
+/* False: there is no memory for a connection. */
+static bool open_stream(http_exchange *x, evutil_socket_t fd) {
+  x->deadline = evtimer_new(x->server->base, on_deadline, x);
   x->fields = evbuffer_new();
-  SLI_CHECK(x->stream && x->deadline && x->fields, "no memory for a connection");
+  x->stream = bufferevent_socket_new(x->server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+  if (x->stream && x->deadline && x->fields) return true;
+  if (x->deadline) event_free(x->deadline);
+  if (x->fields) evbuffer_free(x->fields);
+  if (x->stream) bufferevent_free(x->stream);
+  else evutil_closesocket(fd);
+  return false;
+}
+
+void http_connect(http *h, evutil_socket_t fd) {
+  http_exchange *x = calloc(1, sizeof *x);
+  if (!x) evutil_closesocket(fd);
+  if (!x) return;
+  *x = (http_exchange){.server = h, .keep = true};
+  if (!open_stream(x, fd)) {
+    free(x);
+    return;
+  }
+  set_options(fd);
+  link_in(x);
+  http_watch_buffer(x, bufferevent_get_input(x->stream));
+  http_watch_buffer(x, bufferevent_get_output(x->stream));
   bufferevent_setcb(x->stream, on_read, on_sent, on_event, x);
   bufferevent_setwatermark(x->stream, EV_READ, 0, MOST_READ);
   const struct timeval stall = {(time_t)h->options.stall_seconds, 0};
   bufferevent_set_timeouts(x->stream, NULL, &stall);
+  bufferevent_enable(x->stream, EV_WRITE);
   begin_waiting(x);
-  bufferevent_enable(x->stream, EV_READ | EV_WRITE);
 }

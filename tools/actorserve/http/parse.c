@@ -10,8 +10,9 @@ static const http_fault good = {0};
 
 static http_fault bad(const char *text) { return (http_fault){400, text}; }
 
-size_t http_head_length(const char *bytes, size_t count) {
-  const char *end = memmem(bytes, count, "\r\n\r\n", 4);
+size_t http_head_length(const char *bytes, size_t count, size_t seen) {
+  size_t from = seen > 3 ? seen - 3 : 0;
+  const char *end = memmem(bytes + from, count - from, "\r\n\r\n", 4);
   return end ? (size_t)(end - bytes) + 4 : 0;
 }
 
@@ -23,10 +24,53 @@ static bool is_token(const char *text) {
   return true;
 }
 
-static bool is_target(const char *text) {
-  for (const char *at = text; *at; at++)
-    if (*at <= ' ' || *at == 127) return false;
-  return *text == '/' || !strcmp(text, "*");
+static int hex_of(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes %XX where it lies; but %2F, which is no slash. */
+static bool decode(char *text) {
+  char *to = text;
+  for (const char *at = text; *at; at++) {
+    int high = *at == '%' ? hex_of(at[1]) : 0, low = high < 0 || *at != '%' ? 0 : hex_of(at[2]);
+    int c = *at != '%' ? *at : high < 0 || low < 0 ? 0 : high * 16 + low;
+    if (c == 127 || (c >= 0 && c < ' ')) return false;
+    if (*at == '%' && c == '/') c = '%'; /* stays as it is */
+    else if (*at == '%') at += 2;
+    *to++ = (char)c;
+  }
+  *to = 0;
+  return true;
+}
+
+/* Behind "http://host:port" of a target in absolute form; NULL: it is none. */
+static char *path_of(char *target) {
+  static const char *const schemes[] = {"http://", "https://"};
+  if (*target == '/') return target;
+  for (size_t i = 0; i < SLI_COUNT(schemes); i++) {
+    size_t n = strlen(schemes[i]);
+    if (strncasecmp(target, schemes[i], n)) continue;
+    char *path = target + n + strcspn(target + n, "/?");
+    if (path == target + n) return NULL;
+    if (*path == '/') return path;
+    *--path = '/'; /* an empty path; its query begins behind that */
+    return path;
+  }
+  return NULL;
+}
+
+/* "/path?query", "http://host/path?query", or "*" of OPTIONS. */
+static bool read_target(char *target, http_head *out) {
+  for (const char *at = target; *at; at++)
+    if (*at <= ' ' || *at == 127 || *at == '#') return false;
+  if (!strcmp(target, "*")) {
+    out->target = target;
+    return !strcmp(out->method, "OPTIONS");
+  }
+  out->target = path_of(target);
+  if (!out->target) return false;
+  out->target[strcspn(out->target, "?")] = 0; /* no path here has a query that says anything */
+  return decode(out->target);
 }
 
 static http_fault parse_first(char *line, http_head *out) {
@@ -35,15 +79,20 @@ static http_fault parse_first(char *line, http_head *out) {
   *target++ = *version++ = 0;
   bool known = !strncmp(version, "HTTP/1.", 7) && isdigit((unsigned char)version[7]) && !version[8];
   if (!known && !strncmp(version, "HTTP/", 5)) return (http_fault){505, "the version of HTTP is not 1.0 or 1.1"};
-  if (!known || !*line || !is_token(line) || !is_target(target))
-    return bad("the first line is not METHOD TARGET VERSION");
   out->method = line;
-  out->target = target;
+  if (!known || !*line || !is_token(line) || !read_target(target, out))
+    return bad("the first line is not METHOD TARGET VERSION");
   out->minor = version[7] - '0';
   return good;
 }
 
 /* ---- fields ------------------------------------------------------------------------------------- */
+
+static bool has_controls(const char *text, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (((unsigned char)text[i] < ' ' && text[i] != '\t') || text[i] == 127) return true;
+  return false;
+}
 
 static http_fault parse_field(char *line, http_head *out) {
   char *colon = strchr(line, ':');
@@ -56,8 +105,7 @@ static http_fault parse_field(char *line, http_head *out) {
   size_t end = strlen(colon);
   while (end && strchr(" \t", colon[end - 1])) end--;
   colon[end] = 0;
-  for (char *at = colon; *at; at++)
-    if (((unsigned char)*at < ' ' && *at != '\t') || *at == 127) return bad("a header field has control characters");
+  if (has_controls(colon, end)) return bad("a header field has control characters");
   for (char *at = line; *at; at++) *at = (char)tolower((unsigned char)*at);
   out->fields[out->nfields++] = (http_field){line, colon};
   return good;
@@ -142,33 +190,40 @@ void http_body_begin(http_body *b, const http_head *head) {
   if (!b->chunked) b->at = b->left ? HTTP_CHUNK_DATA : HTTP_BODY_DONE;
 }
 
-/* "1a3;what=ever" */
+/* "1a3", or "1a3 ;name=value", whose extension says nothing here. */
 static bool read_size(const char *line, size_t count, uint64_t *out) {
-  size_t digits = 0;
-  for (*out = 0; digits < count && isxdigit((unsigned char)line[digits]); digits++) {
-    int c = tolower((unsigned char)line[digits]);
-    *out = *out << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-  }
-  return digits && digits <= 15 && (digits == count || memchr("; \t", line[digits], 3));
+  size_t digits = 0, end;
+  for (*out = 0; digits < count && isxdigit((unsigned char)line[digits]); digits++)
+    *out = *out << 4 | (uint64_t)hex_of(line[digits]);
+  for (end = digits; end < count && (line[end] == ' ' || line[end] == '\t');) end++;
+  return digits && digits <= 15 && (end == count || line[end] == ';');
 }
 
 /* A line of so many bytes, without its end. */
 static http_fault take_size(http_body *b, const char *line, size_t count) {
   if (!read_size(line, count, &b->left)) return bad("the size of a chunk is not a number");
+  b->extra += count - SLI_MIN(count, 16);
+  if (b->extra > HTTP_MOST_HEAD) return (http_fault){431, "the extensions of chunks are too long"};
   b->at = b->left ? HTTP_CHUNK_DATA : HTTP_TRAILER;
   return good;
 }
 
-static http_fault take_trailer(http_body *b, size_t count) {
-  b->trailer += count;
-  if (b->trailer > HTTP_MOST_HEAD) return (http_fault){431, "the fields behind the body are too long"};
+/* Fields behind the body are read as those of the head are, and say nothing. */
+static http_fault take_trailer(http_body *b, const char *line, size_t count) {
+  char copy[HTTP_MOST_HEAD + 1];
+  http_head alone = {0};
+  b->extra += count;
+  if (b->extra > HTTP_MOST_HEAD || b->fields++ > HTTP_MOST_FIELDS)
+    return (http_fault){431, "the fields behind the body are too long"};
   if (!count) b->at = HTTP_BODY_DONE;
-  return good;
+  memcpy(copy, line, count);
+  copy[count] = 0;
+  return count ? parse_field(copy, &alone) : good;
 }
 
 static http_fault take_body_line(http_body *b, const char *line, size_t count) {
   if (b->at == HTTP_CHUNK_SIZE) return take_size(b, line, count);
-  if (b->at == HTTP_TRAILER) return take_trailer(b, count);
+  if (b->at == HTTP_TRAILER) return take_trailer(b, line, count);
   if (count) return bad("a chunk is longer than its size");
   b->at = HTTP_CHUNK_SIZE;
   return good;
@@ -188,9 +243,15 @@ http_fault http_body_next(http_body *b, const char *bytes, size_t count, size_t 
     take_data(b, *used);
     return good;
   }
-  const char *end = memmem(bytes, SLI_MIN(count, HTTP_MOST_LINE), "\r\n", 2);
-  if (!end && count >= HTTP_MOST_LINE) return bad("a line between chunks is too long");
+  size_t most = b->at == HTTP_TRAILER ? HTTP_MOST_HEAD : HTTP_MOST_LINE, looked = SLI_MIN(count, most);
+  const char *end = memchr(bytes, '\n', looked);
+  size_t line = end ? (size_t)(end - bytes) : looked;
+  bool cut = end && line && bytes[line - 1] == '\r';
+  if (end && !cut) return bad("a line between chunks does not end with CR LF");
+  if (has_controls(bytes, line - (cut || (line && bytes[line - 1] == '\r'))))
+    return bad("a line between chunks has control characters");
+  if (!end && count >= most) return bad("a line between chunks is too long");
   if (!end) return good;
-  *used = (size_t)(end - bytes) + 2;
-  return take_body_line(b, bytes, *used - 2);
+  *used = line + 1;
+  return take_body_line(b, bytes, line - 1);
 }

@@ -20,7 +20,7 @@ typedef struct http_field {
 
 /* The head of a request. Its texts lie in the bytes that were parsed, which have zeros in them now. */
 typedef struct http_head {
-  char *method, *target;
+  char *method, *target;    /* target: the path, without %XX and a query; or "*" */
   int minor;                /* of HTTP/1.minor */
   bool keep;                /* the connection is to stay open */
   bool chunked, expects;    /* the body; "100 Continue" before it comes */
@@ -29,8 +29,9 @@ typedef struct http_head {
   http_field fields[HTTP_MOST_FIELDS];
 } http_head;
 
-/* The length of the head that the bytes begin with, its empty line included; 0: it is not whole. */
-size_t http_head_length(const char *bytes, size_t count);
+/* The length of the head that the bytes begin with, its empty line included; 0: it is not whole. `seen` of them have been
+ * looked at before. */
+size_t http_head_length(const char *bytes, size_t count, size_t seen);
 /* Parses so many bytes. */
 http_fault http_head_parse(char *bytes, size_t count, http_head *out);
 /* NULL: there is none of that name, which is in small letters. */
@@ -41,7 +42,8 @@ typedef struct http_body {
   enum { HTTP_CHUNK_SIZE, HTTP_CHUNK_DATA, HTTP_CHUNK_END, HTTP_TRAILER, HTTP_BODY_DONE } at;
   bool chunked;
   uint64_t left;  /* of the chunk, or of the body */
-  size_t trailer; /* bytes of it so far */
+  size_t extra;   /* bytes so far of what says nothing: extensions of chunks, fields behind the body */
+  int fields;     /* of those, so far */
 } http_body;
 
 void http_body_begin(http_body *b, const http_head *head);

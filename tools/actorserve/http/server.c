@@ -14,13 +14,15 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
   (void)from, (void)length;
   http *h = ctx;
   http_connect(h, fd);
-  if (h->count >= h->options.most_connections) evconnlistener_disable(listener); /* until one ends */
+  bool full = h->counts.connections >= h->options.most_connections;
+  if (full && !http_close_oldest(h)) evconnlistener_disable(listener); /* until one ends */
 }
 
-/* Descriptors are short, say: others may give some back. */
+/* Descriptors are short, say: who has waited for longest gives one back, and others may. */
 static void on_accept_error(struct evconnlistener *listener, void *ctx) {
   http *h = ctx;
   const struct timeval soon = {0, 100000};
+  http_close_oldest(h);
   evconnlistener_disable(listener);
   event_add(h->again, &soon);
 }
@@ -93,4 +95,12 @@ void http_drain(http *h) {
   }
 }
 
-size_t http_connections(const http *h) { return h->count; }
+http_counts http_count_all(const http *h) { return h->counts; }
+
+bool http_hold(http *h, size_t bytes) {
+  if (!http_make_room(h, NULL, bytes)) return false;
+  h->counts.held += bytes;
+  return true;
+}
+
+void http_let_go(http *h, size_t bytes) { h->counts.held -= bytes; }

@@ -1,0 +1,190 @@
+#include "tools/actorserve/logprobs.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tools/actorserve/json.h"
+
+/* ---- a token --------------------------------------------------------------------------------------- */
+
+/* OpenAI says so where there is no logarithm. */
+static double told_logprob(float logprob) { return isfinite(logprob) ? (double)logprob : -9999; }
+
+static void print_bytes(FILE *out, const char *bytes, size_t count) {
+  putc('[', out);
+  for (size_t i = 0; i < count; i++) fprintf(out, "%s%d", i ? "," : "", (unsigned char)bytes[i]);
+  putc(']', out);
+}
+
+static void print_text(FILE *out, const char *text) {
+  cJSON *item = cJSON_CreateStringReference(text);
+  char *json = cJSON_PrintUnformatted(item);
+  SLI_CHECK(json, "no memory for a token");
+  fputs(json, out);
+  free(json);
+  cJSON_Delete(item);
+}
+
+/* Of what chats have. */
+static void print_fields(FILE *out, const told *behind, int32_t token, float logprob) {
+  size_t count;
+  char *bytes = told_bytes_of(behind, token, &count), *text = codec_good(bytes, count);
+  fputs("{\"token\":", out);
+  print_text(out, text);
+  fprintf(out, ",\"logprob\":%.9g,\"bytes\":", told_logprob(logprob));
+  print_bytes(out, bytes, count);
+  free(text);
+  free(bytes);
+}
+
+/* Of what completions have: a text for each token, of which no two that are no UTF-8 are the same. */
+static char *name_of(const told *behind, int32_t token) {
+  size_t count, size;
+  char *bytes = told_bytes_of(behind, token, &count), *name;
+  bool good = utf8_good(bytes, count) == count && strlen(bytes) == count;
+  FILE *out = open_memstream(&name, &size);
+  SLI_CHECK(out, "no memory for a token");
+  if (good) fputs(bytes, out);
+  else fputs("bytes:", out);
+  for (size_t i = 0; i < count && !good; i++) fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
+  fclose(out);
+  free(bytes);
+  return name;
+}
+
+/* ---- the likeliest, and the one that was drawn ---------------------------------------------------------- */
+
+typedef struct likeliest {
+  int count;
+  sl_choice of[SL_SESSION_TOP + 1];
+} likeliest;
+
+static likeliest list(const sl_session_event *e) {
+  likeliest all = {.count = e->ntop};
+  bool told = false;
+  for (int i = 0; i < e->ntop; i++) {
+    all.of[i] = e->top[i];
+    told |= e->top[i].token == e->token;
+  }
+  if (!told) all.of[all.count++] = (sl_choice){e->token, e->logprob};
+  return all;
+}
+
+static void print_object(FILE *out, const logprobs *w, const told *behind, const sl_session_event *e) {
+  likeliest all = list(e);
+  print_fields(out, behind, e->token, e->logprob);
+  fputs(",\"top_logprobs\":[", out);
+  for (int i = 0; i < all.count && w->top; i++) {
+    if (i) putc(',', out);
+    print_fields(out, behind, all.of[i].token, all.of[i].logprob);
+    putc('}', out);
+  }
+  fputs("]}", out);
+}
+
+static bool is_among(char *const *names, int count, const char *name) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(names[i], name)) return true;
+  return false;
+}
+
+/* {" the":-0.5, ...}: each name once. */
+static void print_map(FILE *out, const told *behind, const sl_session_event *e) {
+  char *names[SL_SESSION_TOP + 1];
+  likeliest all = list(e);
+  putc('{', out);
+  for (int i = 0; i < all.count; i++) {
+    names[i] = name_of(behind, all.of[i].token);
+    if (is_among(names, i, names[i])) continue;
+    if (i) putc(',', out);
+    print_text(out, names[i]);
+    fprintf(out, ":%.9g", told_logprob(all.of[i].logprob));
+  }
+  for (int i = 0; i < all.count; i++) free(names[i]);
+  putc('}', out);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------- */
+
+static void print_part(FILE *out, const logprobs *w, int part, const told *behind, const sl_session_event *e) {
+  if (w->chat) {
+    print_object(out, w, behind, e);
+  } else if (!part) {
+    char *name = name_of(behind, e->token);
+    print_text(out, name);
+    free(name);
+  } else if (part == 1) {
+    fprintf(out, "%.9g", told_logprob(e->logprob));
+  } else
+    print_map(out, behind, e);
+}
+
+void logprobs_add(logprobs *w, const told *behind, const sl_session_event *e, size_t *bytes) {
+  SLI_GROW(w->of, w->count, w->capacity);
+  struct logprob_word *x = &w->of[w->count++];
+  *x = (struct logprob_word){.place = told_place(behind)};
+  *bytes = sizeof *x;
+  for (int i = 0; i < (w->chat ? 1 : LOGPROB_TEXTS); i++) {
+    size_t size;
+    FILE *out = open_memstream(&x->text[i], &size);
+    SLI_CHECK(out, "no memory for a token");
+    print_part(out, w, i, behind, e);
+    fclose(out);
+    *bytes += size;
+  }
+}
+
+static size_t free_text(char **text) {
+  size_t bytes = *text ? strlen(*text) : 0;
+  free(*text);
+  *text = NULL;
+  return bytes;
+}
+
+/* A row of the first so many. */
+static bool print_row(logprobs *w, const char *name, int part, size_t count, struct evbuffer *out, size_t *bytes) {
+  bool good = evbuffer_add_printf(out, "\"%s\":[", name) >= 0;
+  for (size_t i = 0; i < count; i++) {
+    if (i) good &= !evbuffer_add(out, ",", 1);
+    good &= !evbuffer_add(out, w->of[i].text[part], strlen(w->of[i].text[part]));
+    *bytes += free_text(&w->of[i].text[part]);
+  }
+  return good && !evbuffer_add(out, "]", 1);
+}
+
+static bool print_places(const logprobs *w, size_t count, struct evbuffer *out) {
+  bool good = evbuffer_add_printf(out, "\"text_offset\":[") >= 0;
+  for (size_t i = 0; i < count; i++)
+    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", w->of[i].place) >= 0;
+  return good && !evbuffer_add(out, "]", 1);
+}
+
+static bool print_first(logprobs *w, size_t count, struct evbuffer *out, size_t *bytes) {
+  static const char *const names[LOGPROB_TEXTS] = {"tokens", "token_logprobs", "top_logprobs"};
+  bool good = !evbuffer_add(out, "{", 1);
+  if (w->chat) good &= print_row(w, "content", 0, count, out, bytes);
+  for (int i = 0; i < LOGPROB_TEXTS && !w->chat; i++)
+    good &= print_row(w, names[i], i, count, out, bytes) && !evbuffer_add(out, ",", 1);
+  if (!w->chat) good &= print_places(w, count, out);
+  return good && !evbuffer_add(out, "}", 1);
+}
+
+bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes) {
+  size_t count = 0;
+  while (count < w->count && w->of[count].place < end) count++;
+  *bytes = count * sizeof *w->of;
+  if (!count) return !evbuffer_add(out, "null", 4);
+  bool good = print_first(w, count, out, bytes);
+  w->count -= count;
+  memmove(w->of, w->of + count, w->count * sizeof *w->of);
+  return good;
+}
+
+void logprobs_fini(logprobs *w) {
+  for (size_t i = 0; i < w->count; i++)
+    for (int k = 0; k < LOGPROB_TEXTS; k++) free_text(&w->of[i].text[k]);
+  free(w->of);
+}
