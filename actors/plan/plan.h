@@ -20,7 +20,8 @@ int64_t sli_map_first(const sl_map *map, int64_t n);
  * at the start, and as many more as have been written since. */
 int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps);
 
-/* Steps from one in which an actor fires to the next. */
+/* Steps from one in which an actor fires to the next, and the most of them. */
+enum { SLI_EVERY_MOST = 1 << 24 };
 static inline int64_t sli_every(const sl_actor *a) { return SLI_MAX(a->every, 1); }
 
 /* Firings of an actor in so many steps from the start. */

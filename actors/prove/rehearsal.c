@@ -86,14 +86,10 @@ static void lend_nothing(sli_rehearsal *r) {
   }
 }
 
+/* As far as numbers go. */
 static int64_t common_multiple(int64_t a, int64_t b) {
-  int64_t x = a, y = b;
-  while (y) {
-    int64_t rest = x % y;
-    x = y;
-    y = rest;
-  }
-  return a / x * b;
+  int64_t all;
+  return __builtin_mul_overflow(a / sli_common_divisor(a, b), b, &all) || all > INT64_MAX / 4 ? INT64_MAX / 4 : all;
 }
 
 /* The step in which all actors fire that sit others out. A rehearsal that begins

@@ -233,11 +233,21 @@ static sl_status judge(sl_runtime *rt) {
   return SL_OK;
 }
 
+/* The most activations of a run, not of those before it. */
+static void forget_peaks(sl_runtime *rt) {
+  for (int32_t d = 0; d < rt->plan->ndevices; d++) rt->devices[d].peak = rt->devices[d].held;
+}
+
+static const int64_t MOST_STEPS = INT64_C(1) << 56; /* firings are counted in 64 bits */
+
 sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle) {
   gate_view gate = gate_look(&rt->gate);
+  if (steps < 0 || steps > MOST_STEPS - rt->steps)
+    return sl_fail(SL_E_USAGE, "a run of %lld steps: it must be 0 to %lld", (long long)steps, (long long)(MOST_STEPS - rt->steps));
   if (gate.aborted) return failed(rt);
   if (gate.closed && !gate.held && gate.begun <= rt->steps)
     return sl_fail(SL_E_STOPPED, "the run was stopped");
+  forget_peaks(rt);
   gate_aim(&rt->gate, rt->steps + steps);
   if (rt->threads) {
     double period = rt->options.watchdog_seconds;

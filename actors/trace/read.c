@@ -29,6 +29,7 @@ typedef struct reading {
 /* Longer than any that is written, or more of them. */
 enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST = 1 << 16,
        THREADS_MOST = 1 << 16, DEVICES_MOST = 1 << 14 };
+static const int64_t STEPS_MOST = INT64_C(1) << 40;
 
 static sl_status load(const char *path, unsigned char **out, size_t *count) {
   FILE *file = fopen(path, "rb");
@@ -65,7 +66,8 @@ static sl_status read_head(reading *r, struct head *head) {
                    head->version, TRACE_OLDEST, SL_TRACE_VERSION);
   if (head->head_bytes < sizeof *head || head->section_bytes < sizeof(struct section) ||
       head->nsections > 1000 || head->section_bytes > 4096 || head->clock > SL_CLOCK_VIRTUAL ||
-      head->microbatches < 1 || head->pieces < 1 || head->steps < 0)
+      head->microbatches < 1 || head->pieces < 1 || head->steps < 0 || head->steps > STEPS_MOST ||
+      (int64_t)head->microbatches * head->pieces > SLI_TICKS_MOST)
     return sl_fail(SL_E_INPUT, "%s is damaged in its head", r->path);
   return SL_OK;
 }
@@ -244,7 +246,7 @@ static sl_status read_registers(reading *r) {
     struct pool_item p;
     get_item(r, POOLS, (uint64_t)i, &p);
     sl_pool pool = {get_text(r, p.name), p.quota};
-    if (!pool.name) return impossible(r, POOLS, (uint64_t)i);
+    if (!pool.name || p.quota < 0 || p.quota > SLOTS_MOST) return impossible(r, POOLS, (uint64_t)i);
     sl_plan_add_pool(r->plan, pool);
   }
   for (int32_t i = 0; i < count_of(r, REGISTERS); i++) {
@@ -289,7 +291,7 @@ static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
                     .rank_group = a.rank_group, .rank_stride = a.rank_stride,
                     .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
                     .every = a.every, .seconds = a.seconds};
-  if (!actor.name || a.every < 0 || a.every > 1 << 24 || sl_class_letter((sl_class)a.cls) == '?' ||
+  if (!actor.name || a.every < 0 || a.every > SLI_EVERY_MOST || sl_class_letter((sl_class)a.cls) == '?' ||
       !in_table(a.queue, r->plan->nqueues) || (uint32_t)a.rank_shift > INT32_MAX / 2 ||
       a.stage < SL_NONE || a.chunk < SL_NONE || a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
       !claim(r, PORTS, a.first_port, (uint64_t)a.nin + (uint64_t)a.nout, &r->ports) ||

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/plan/plan.h"
+
 /* ---- life and errors -------------------------------------------------------- */
 
 sl_graph *sl_graph_create(const sl_graph_options *options) {
@@ -14,6 +16,9 @@ sl_graph *sl_graph_create(const sl_graph_options *options) {
   if (options) g->options = *options;
   if (!g->options.microbatches) g->options.microbatches = 1;
   if (!g->options.pieces) g->options.pieces = 1;
+  if (g->options.eval_every < 0 || g->options.eval_every > SLI_EVERY_MOST)
+    sl_graph_fail(g, SL_E_USAGE, "evaluation every %lld steps: it must be 0 to %d",
+                  (long long)g->options.eval_every, SLI_EVERY_MOST);
   if (g->options.microbatches < 1 || g->options.pieces < 1)
     sl_graph_fail(g, SL_E_USAGE, "%d microbatches of %d pieces: both must be at least 1",
                   g->options.microbatches, g->options.pieces);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/plan/plan.h"
 #include "base/base.h"
 #include "graph/state/checkpoint.h"
 #include "graph/state/parts.h"
@@ -28,6 +29,13 @@ static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
   return sli_record_compare(c->from, o);
 }
 
+static sl_status check_numbers(const sl_checkpoint_options *o) {
+  if (o->every < 0 || o->every > SLI_EVERY_MOST)
+    return sl_fail(SL_E_USAGE, "checkpoints: every %lld steps: it must be 0 to %d", (long long)o->every, SLI_EVERY_MOST);
+  if (o->keep < 0) return sl_fail(SL_E_USAGE, "checkpoints: %d to be kept: it must not be below 0", o->keep);
+  return SL_OK;
+}
+
 sl_status sl_checkpoints_open(const sl_checkpoint_options *o, const sl_job *job,
                               sl_checkpoints **out) {
   sl_checkpoints *c = sli_calloc(1, sizeof *c);
@@ -36,7 +44,8 @@ sl_status sl_checkpoints_open(const sl_checkpoint_options *o, const sl_job *job,
   c->resume_with = o->resume_with;
   c->every = o->every ? o->every : 100;
   c->ranks = 1;
-  sl_status status = sli_record_check_words(o);
+  sl_status status = check_numbers(o);
+  if (!status) status = sli_record_check_words(o);
   if (!status)
     status = job && sl_job_process(job)
                  ? sli_checkpoints_share(o->dir, &c->files)

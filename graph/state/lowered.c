@@ -249,7 +249,12 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   in->p = o->stages ? o->stages : 1;
   if (in->p < 1 || o->chunks < 0)
     return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->chunks);
-  if (o->store_every > INT32_MAX / ((int64_t)in->m * in->k) || o->store_every > MOST_STORE_EVERY)
+  if (o->devices.threads < 0 || o->devices.count < 0)
+    return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be below 0", o->devices.count, o->devices.threads);
+  if (o->data_parallel < 0 || o->sequence < 0 || o->tensor < 0 || o->expert_parallel < 0)
+    return sl_fail(SL_E_USAGE, "a grid of %d x %d x %d devices, %d of them with experts: none may be below 0",
+                   o->data_parallel, o->sequence, o->tensor, o->expert_parallel);
+  if (o->store_every < 0 || o->store_every > INT32_MAX / ((int64_t)in->m * in->k) || o->store_every > MOST_STORE_EVERY)
     return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
                    "%d pieces", (long long)o->store_every, in->m, in->k);
   if (o->backward && strcmp(o->backward, "split") && strcmp(o->backward, "fused"))
@@ -513,10 +518,21 @@ int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
   return sli_stores_state(l->stores, l->plan, rt, stage, rank, out);
 }
 
+/* As it is now: what registers of that quota have, where the runtime has been given another. */
+static int slots_now(const sl_lowered *l, const sl_quota *q) {
+  for (int32_t i = 0; l->rt && i < l->plan->nregs; i++) {
+    const sl_register *r = &l->plan->regs[i];
+    bool is_its = r->producer != SL_NONE && !r->held && r->quota == q->slots && !strcmp(r->quota_name, q->name) &&
+                  l->plan->actors[r->producer].stage == q->stage;
+    if (is_its) return sl_runtime_quota(l->rt, i);
+  }
+  return q->slots;
+}
+
 void sl_lowered_quotas(const sl_lowered *l,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx) {
   for (int i = 0; i < l->nquotas; i++)
-    fn(ctx, l->quotas[i].name, l->quotas[i].stage, l->quotas[i].slots);
+    fn(ctx, l->quotas[i].name, l->quotas[i].stage, slots_now(l, &l->quotas[i]));
 }
 
 int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {

@@ -291,7 +291,7 @@ int sl_lowered_chunks(const sl_lowered *lowered);
 const char *sl_lowered_products(const sl_lowered *lowered);
 /* What flows through the model, and its gradients: "f32" or "bf16". */
 const char *sl_lowered_tensors(const sl_lowered *lowered);
-/* Calls fn for each quota in force, in a stable order. */
+/* Calls fn for each quota in force, in a stable order; with a runtime attached, as it is there now. */
 void sl_lowered_quotas(const sl_lowered *lowered,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx);
 

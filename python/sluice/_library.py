@@ -1,5 +1,6 @@
 """libsluice as it is: the loaded library, its errors as exceptions, its records out of dicts."""
 import difflib
+import operator
 import os
 import sys
 import weakref
@@ -90,7 +91,7 @@ def type_of(shape, dtype=numpy.float32):
     """An sl_type."""
     for number, known in _DTYPES_BY_NUMBER.items():
         if known == numpy.dtype(dtype):
-            return lib.sl_type_make(number, len(shape), [int(d) for d in shape])
+            return lib.sl_type_make(number, len(shape), [operator.index(d) for d in shape])
     raise TypeError("%s is none of the library's types: %s" % (
         numpy.dtype(dtype), ", ".join(str(d) for d in _DTYPES_BY_NUMBER.values())))
 
@@ -117,6 +118,16 @@ def constant(ctype, word):
         if word == name or name.lower().endswith("_" + word.lower().replace("-", "_")):
             return number
     raise ValueError("%r is none of %s" % (word, ", ".join(known)))
+
+
+def weakly(method):
+    """A function that calls the method as long as its object lives, and does not keep it alive."""
+    there = weakref.WeakMethod(method)
+
+    def call(*args):
+        found = there()
+        return found(*args) if found else None
+    return call
 
 
 def value(ctype, given, keep):

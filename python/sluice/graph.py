@@ -1,6 +1,8 @@
 """Models: a graph, its tensors, and every op of the library as a method of the graph."""
 import math
+import operator
 import types
+import weakref
 
 import numpy
 
@@ -82,7 +84,7 @@ class Graph:
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
             options["feed_tokens"] = self._feed()
-        self.sources, self.metrics = [], []
+        self.sources, self.metrics, self.used = [], [], set()
         options = c.record("sl_graph_options", dict(options, infer=infer), self._kept)
         self.pointer = lib.sl_graph_create(options)
         self.check()
@@ -100,12 +102,21 @@ class Graph:
         c.check(lib.sl_graph_status(self.pointer))
 
     def _feed(self):
-        tokens = numpy.ascontiguousarray(self.given["tokens"], numpy.int32)
+        tokens = _tokens_of(self.given["tokens"])
+        graph = weakref.ref(self)
 
         def feed(_, tick, out, count):
-            numpy.frombuffer(ffi.buffer(out, 4 * count), numpy.int32)[:] = tokens.ravel()[
-                tick.step * count:(tick.step + 1) * count]
+            if count == tokens.shape[1] and tick.step < len(tokens):
+                numpy.frombuffer(ffi.buffer(out, 4 * count), numpy.int32)[:] = tokens[tick.step]
+            else:
+                graph().failed(ValueError("tokens are rows of %d, and the model reads rows of %d" % (
+                    tokens.shape[1], count)))
         return feed
+
+    def failed(self, error):
+        """Ends the run with what a callback has raised."""
+        self.failure = self.failure or error
+        self.fail()
 
     # ---- what is not an op ------------------------------------------------------------------
 
@@ -356,7 +367,14 @@ def _flat(args):
 
 def _axes(dims, tensor):
     """Dims as bits, negative ones from the end."""
-    return sum(1 << d % len(tensor.shape) for d in set(dims))
+    n, bits = len(tensor.shape), 0
+    for d in map(operator.index, dims):
+        if not -n <= d < n:
+            raise ValueError("axis %d of a tensor of %d" % (d, n))
+        if bits & 1 << d % n:
+            raise ValueError("axis %d is there twice" % (d % n))
+        bits |= 1 << d % n
+    return bits
 
 
 def _argument(g, ctype, given, tensor=None):
@@ -380,26 +398,29 @@ class _Arrays:
     """A source of data that takes its rows from arrays."""
 
     def __init__(self, g, batch, arrays, held_out=None):
-        self.graph, self.rows = g, batch // g.microbatches
+        self.there, self.rows = weakref.ref(g), operator.index(batch) // g.microbatches
         if not g.infer:
             self.rows = g.rows(batch)
-        given = {name: g.given[name] for name in arrays if name in g.given}
+        given = {name: _as(name, g.given[name], a) for name, a in arrays.items() if name in g.given}
+        g.used.update(given)
+        self.length = _rows_in_common(given)
         if g.infer and given:
-            self.rows = _divisor(len(next(iter(given.values()))), self.rows)
+            self.rows = _divisor(self.length, self.rows)
         self.names = list(arrays)
         self.arrays = [_rows_of(name, given.get(name, a)) for name, a in arrays.items()]
         self.lacking = [g.infer and name not in given for name in arrays]
-        self.length = len(next(iter(given.values()))) if given else 0
+        if not g.infer:
+            _rows_in_common(dict(zip(self.names, self.arrays)))
         self.held_out = self._held_out(held_out or {})
         self._make()
+
+    graph = property(lambda self: self.there())
 
     def _held_out(self, arrays):
         if arrays and set(arrays) != set(self.names):
             raise ValueError("%s are held out, of %s" % (list(arrays), self.names))
-        arrays = {name: _narrow(a) for name, a in arrays.items()}
-        if len({len(a) for a in arrays.values()}) > 1:
-            raise ValueError("as many rows of each are to be held out, not %s" %
-                             {name: len(a) for name, a in arrays.items()})
+        arrays = {name: _rows_of(name, a) for name, a in arrays.items()}
+        _rows_in_common(arrays)
         return [arrays[name] for name in self.names if arrays]
 
     def _make(self):
@@ -407,12 +428,14 @@ class _Arrays:
         for i, a in enumerate(self.arrays):
             first = a if isinstance(a, numpy.ndarray) else a(0, 1, 0)
             made[i] = c.type_of((self.rows,) + first.shape[1:], first.dtype)
+        self.types = made
+        for i, a in enumerate(self.held_out):
+            self._check(i, a, len(a))
         record = {"nout": len(self.arrays), "types": made, "fill": self._fill}
         if self.held_out:
             record.update(fill_held_out=self._fill_held_out,
                           held_out=len(self.held_out[0]) // self.rows)
         self.record = c.record("sl_source", record, self.graph._kept)
-        self.types = made
 
     def _fill(self, _, tick, outs):
         self._fill_from(self.arrays, tick, outs)
@@ -426,8 +449,14 @@ class _Arrays:
                 if outs[i]:
                     self._fill_one(i, a, tick, outs[i])
         except BaseException as error:  # the run ends with it
-            self.graph.failure = self.graph.failure or error
-            self.graph.fail()
+            self.graph.failed(error)
+
+    def _check(self, i, part, rows):
+        """Rows are of the shape and type that the model was made for."""
+        shape, dtype = (rows,) + c.shape_of(self.types[i])[1:], c.dtype_of(self.types[i])
+        if part.shape != shape or part.dtype != dtype:
+            raise ValueError("%s: rows are wanted as %s%s, not %s%s" % (
+                self.names[i], dtype, list(shape), part.dtype, list(part.shape)))
 
     def _fill_one(self, i, a, tick, out):
         if self.lacking[i]:
@@ -437,6 +466,7 @@ class _Arrays:
             part = a[(first + numpy.arange(self.rows)) % len(a)]
         else:
             part = a(first, self.rows, tick.step)
+        self._check(i, part, self.rows)
         to = numpy.frombuffer(ffi.buffer(ffi.cast("char *", out), lib.sl_type_bytes(
             ffi.addressof(self.types, i))), c.dtype_of(self.types[i]))
         to[:] = numpy.ascontiguousarray(part).reshape(-1)
@@ -451,10 +481,42 @@ def _rows_of(name, a):
     return a
 
 
+def _rows_in_common(arrays):
+    """How many rows all of them have, but for functions; 0 without any."""
+    rows = {name: len(a) for name, a in arrays.items() if not callable(a)}
+    if len(set(rows.values())) > 1:
+        raise ValueError("as many rows of each are needed, not %s" % rows)
+    return next(iter(rows.values()), 0)
+
+
+def _as(name, given, like):
+    """What is given in the place of `like`: whole numbers where it has those, others where it has those."""
+    given = _rows_of(name, given)
+    if callable(given):
+        raise TypeError("%s: rows are to be given as an array" % name)
+    if callable(like):
+        return given
+    wanted = _narrow(like).dtype
+    if wanted.kind == "i" and given.dtype.kind == "f":
+        raise TypeError("%s has whole numbers, not %s" % (name, given.dtype))
+    return given.astype(wanted, copy=False)
+
+
+def _tokens_of(tokens):
+    tokens = _narrow(tokens)
+    if tokens.ndim != 2 or tokens.dtype.kind != "i" or not tokens.size:
+        raise ValueError("tokens are rows of whole numbers, not %s%s" % (tokens.dtype, list(tokens.shape)))
+    return numpy.ascontiguousarray(tokens)
+
+
 def _narrow(a):
     a = numpy.asarray(a)
     if a.dtype.kind == "f":
-        return a.astype(numpy.float32, copy=False)
+        with numpy.errstate(over="raise"):
+            try:
+                return a.astype(numpy.float32, copy=False)
+            except FloatingPointError:
+                raise ValueError("%s does not fit in float32" % numpy.abs(a[numpy.isfinite(a)]).max()) from None
     if a.dtype.kind not in "biu":
         raise TypeError("numbers are needed, not %s" % a.dtype)
     if a.size and (a.max() > 0x7fffffff or a.min() < -0x80000000):

@@ -1,5 +1,6 @@
 """Training and inference: a model lowered to a plan, and what runs it."""
 import collections
+import operator
 import os
 import tempfile
 import threading
@@ -23,8 +24,9 @@ class _Plan:
 
     def __init__(self, model, graph_options, lower_options):
         self._lowered = self._runtime = None
+        self.going, self.caller = threading.Lock(), threading.local()
         self.graph = Graph(**graph_options)
-        self.graph.fail = self.fail
+        self.graph.fail = c.weakly(self.fail)
         model(self.graph)
         self.graph.check()
         out = ffi.new("sl_lowered **")
@@ -54,7 +56,16 @@ class _Plan:
 
     def run(self, call):
         """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile."""
-        runtime, result, interrupted = self.runtime, [], None
+        runtime = self.runtime
+        if not self.going.acquire(blocking=False):
+            raise RuntimeError("the run is under way, on another thread or around this callback")
+        try:
+            self._run(runtime, call)
+        finally:
+            self.going.release()
+
+    def _run(self, runtime, call):
+        result, interrupted = [], None
         done = threading.Event()
 
         def work():
@@ -86,6 +97,17 @@ class _Plan:
             lib.sl_runtime_destroy(self._runtime)
         self._runtime = None
 
+    def end(self):
+        """Ends what another thread runs just now, and waits for that."""
+        if self._runtime and not self.going.acquire(blocking=False):
+            if getattr(self.caller, "inside", False):
+                raise RuntimeError("a callback cannot close its run; raise an exception to end it")
+            lib.sl_runtime_stop(self._runtime)
+            self.going.acquire()
+            self.going.release()
+        elif self._runtime:
+            self.going.release()
+
     def close(self):
         self.stop()
         if self._lowered:
@@ -107,11 +129,11 @@ class Parameters(MutableMapping):
         self.plan = plan
         infos = ffi.new("const sl_param_info **")
         count = lib.sl_lowered_params(plan.lowered, infos)
-        self.infos = {c.text(infos[0][i].name): (i, infos[0][i]) for i in range(count)}
+        self.infos = {c.text(infos[0][i].name): (i, c.shape_of(infos[0][i].type)) for i in range(count)}
 
     def __getitem__(self, name):
-        index, info = self.infos[name]
-        out = numpy.zeros(c.shape_of(info.type), numpy.float32)
+        index, shape = self.infos[name]
+        out = numpy.zeros(shape, numpy.float32)
         whole = ffi.new("bool *")
         c.check(lib.sl_param_get(self.plan.lowered, self.plan.runtime, index,
                                  ffi.cast("float *", out.ctypes.data), whole))
@@ -120,11 +142,13 @@ class Parameters(MutableMapping):
         return out
 
     def __setitem__(self, name, values):
-        index, info = self.infos[name]
-        values = numpy.ascontiguousarray(values, numpy.float32)
-        if values.shape != c.shape_of(info.type):
-            raise ValueError("%s is %s, not %s" % (name, list(c.shape_of(info.type)),
-                                                   list(values.shape)))
+        index, shape = self.infos[name]
+        values = numpy.asarray(values)
+        if values.dtype.kind not in "fbiu":
+            raise TypeError("%s: numbers are needed, not %s" % (name, values.dtype))
+        values = values.astype(numpy.float32, order="C", copy=False)
+        if values.shape != shape:
+            raise ValueError("%s is %s, not %s" % (name, list(shape), list(values.shape)))
         c.check(lib.sl_param_set(self.plan.lowered, self.plan.runtime, index,
                                  ffi.cast("float *", values.ctypes.data)))
         c.check(lib.sl_params_spread(self.plan.lowered, self.plan.runtime))
@@ -222,8 +246,8 @@ class Run:
         self.checkpoints = out[0]
 
     def _lower(self):
-        options = lower_record(self.keep, on_step=self._step, on_metric=self._metric,
-                               on_eval=self._evaluation,
+        options = lower_record(self.keep, on_step=c.weakly(self._step), on_metric=c.weakly(self._metric),
+                               on_eval=c.weakly(self._evaluation),
                                processes=lib.sl_job_processes(self.job), **self.lower_options)
         lib.sl_checkpoints_lower(self.checkpoints, options)
         self.plan = _Plan(self.model, self.graph_options, options)
@@ -244,11 +268,13 @@ class Run:
         step = Step(report.step, report.loss, report.grad_norm, report.lr)
         self.history.append(step)
         if self.on_step:
+            self.plan.caller.inside = True
             try:
                 self.on_step(step)
             except BaseException as error:
-                self.plan.graph.failure = error
-                self.plan.fail()
+                self.plan.graph.failed(error)
+            finally:
+                self.plan.caller.inside = False
 
     def _metric(self, _, step, name, value):
         self.found[c.text(name)] = value
@@ -262,6 +288,8 @@ class Run:
     @property
     def first_step(self):
         """The step the run begins with: 0, or that of the checkpoint it goes on from."""
+        if self.closed:
+            raise ValueError("the run is closed")
         return lib.sl_checkpoints_start(self.checkpoints)
 
     @property
@@ -272,6 +300,12 @@ class Run:
     def train(self, steps, on_step=None):
         """Trains so many steps more; their Steps, which `history` has as well. on_step(step) is
         called after each, on another thread."""
+        steps = operator.index(steps)
+        if steps < 0:
+            raise ValueError("train(%d): steps cannot be fewer than none" % steps)
+        if not self.plan.going.acquire(blocking=False):
+            raise RuntimeError("the run is under way, on another thread or around this callback")
+        self.plan.going.release()
         before, self.on_step = len(self.history), on_step
         try:
             self.plan.run(lambda: lib.sl_job_run(self.job, steps))
@@ -299,6 +333,9 @@ class Run:
         plan = _Plan(self.model, {"infer": True, "given": arrays, "loss": loss},
                      lower_record(keep, on_output=take, stages=1))
         try:
+            unused = sorted(set(arrays) - plan.graph.used - ({"tokens"} if "tokens" in arrays else set()))
+            if unused:
+                raise TypeError("the model has no data called %s" % " or ".join(unused))
             plan.start({}, keep)
             c.check(lib.sl_weights_copy(self.plan.lowered, self.plan.runtime, plan.lowered,
                                         plan.runtime))
@@ -332,6 +369,7 @@ class Run:
 
     def checkpoint(self):
         """Writes a checkpoint of where the run is now."""
+        self.plan.lowered  # unless the run is closed
         if not self.checkpoints:
             raise ValueError("the run keeps no checkpoints: Run(..., checkpoints=directory)")
         c.check(lib.sl_checkpoints_finish(self.checkpoints, self.plan.lowered, self.plan.runtime,
@@ -382,13 +420,16 @@ class Run:
         """Ends the run and gives back its memory; with several processes all come here."""
         if self.closed:
             return
+        if self.plan:
+            self.plan.end()
         self.closed = True
         if self.job:
             lib.sl_job_end(self.job, 0)
             lib.sl_job_close(self.job)
         if self.plan:
             self.plan.stop()
-        lib.sl_checkpoints_close(self.checkpoints)
+        checkpoints, self.checkpoints, self.job = self.checkpoints, ffi.NULL, ffi.NULL
+        lib.sl_checkpoints_close(checkpoints)
         if self.plan:
             self.plan.close()
 

@@ -254,7 +254,18 @@ run 0 --clock virtual --stages 4 --microbatches 4 --steps 3 --cost F=1,B=2,W=0 -
 says '"virtual"' r.json
 run 0 --devices timed:2 --microbatches 2 --steps 3 --cost F=0.001,B=0.002,W=0 gpt $small
 run 0 --devices null:2 --microbatches 2 --steps 3 gpt $small
-run 0 --dry-run --stages 4 --microbatches 4 gpt $small
+run 0 --dry-run --stages 4 --microbatches 4 --clock virtual --cost F=1,B=1,W=1 --report clock.json gpt $small
+run 2 --dry-run --report nowhere/dry.json gpt $small
+says nowhere/dry.json err
+run 0 --dry-run --stages 4 --microbatches 4 --report dry.json gpt $small
+python3 - <<'P' || fail "a dry run's report is not what its plan says"
+import json
+dry, clock = json.load(open("dry.json")), json.load(open("clock.json"))
+for r in dry, clock:
+    assert r["ended"] == "planned" and r["steps"] == [] and r["plan_hash"] and r["quotas"], r["ended"]
+    assert len(r["devices"]) == 4 and all(d["peak_bytes"]["total"] > 0 for d in r["devices"]), r["devices"]
+assert "predicted" not in dry and clock["predicted"]["step_seconds"] > 0 and clock["predicted"]["bubble_fraction"] > 0
+P
 says "The plan finishes" out; says "parameters" out
 run 0 --show-placement --devices cpu:2x1
 says "cpu:1" out

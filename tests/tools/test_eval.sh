@@ -40,6 +40,11 @@ done
 run --steps 4 --microbatches 4 --data-parallel 2 --shard parameters -n 2 "${patient[@]}" \
   gpt --layers 2 --width 64 --heads 2 --context 64 --batch 8 --data "$train"
 
+# Steps that are whole without an evaluation, or a checkpoint, are whole: the first warms up, and is not in the mean.
+run --steps 8 --microbatches 4 --eval "$other" --eval-every 4 --checkpoint shown --every 4 --trace shown.trace "${model[@]}"
+ends 0 "$bin/actortrace" show shown.trace
+says "mean of steps 1 to 7" out
+
 # Several times, each of what training has come to; a run that goes on has the same.
 run --steps 12 --microbatches 4 --eval "$other" --eval-every 2 --report r.json "${model[@]}"
 [ "$(evals r.json | sort -u | wc -l)" -eq 6 ] || fail "each has another loss: $(evals r.json)"

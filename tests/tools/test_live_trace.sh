@@ -39,6 +39,9 @@ grep -Eq '/live.trace: [0-9]+ firings' out || fail "$(<out)"
 ends 0 "$actortrace" rows live.trace
 for actor in F0 F1 B0 B1; do grep -q "$actor" out || fail "no $actor in $(head -3 out)"; done
 ends 0 "$actortrace" show live.trace
+# The page begins with the trace, and not with the run.
+ends 0 "$actortrace" page live.trace
+grep -q 'const begin = firings.count ? firings.start\[0\] : 0' out || fail "the page does not begin with the first firing"
 ends 0 "$actorrun" ctl "$pid" trace live.trace # once more, over it
 ends 0 "$actorrun" ctl "$pid" trace off
 kill "$pid"

@@ -176,6 +176,8 @@ void print_end(const job *j);
 
 /* A file that cannot be written is found out before the work, not after it. */
 sl_status keep_check(const settings *s);
+/* The same of a dry run, which writes nothing but its report. */
+sl_status keep_check_report(const settings *s);
 /* The directory of --checkpoint, and, with --resume, what the run goes on from. */
 sl_status keep_open(job *j);
 /* The last checkpoint and --save. */
@@ -193,7 +195,7 @@ typedef struct moved_sum {
 moved_sum moved_in_step(const job *j);
 bool has_hosts(const job *j);
 
-/* Runs the plan on the virtual clock and prints its figures. */
+/* Runs the plan on the virtual clock, if that is the run's, and prints its figures; --report. */
 sl_status predict_plan(const job *j);
 /* The line about a step, and those about arithmetic and links, for the end of a run. */
 void print_step(const job *j, const sl_figures *figures);
@@ -203,6 +205,8 @@ void print_modelled(const job *j, const sl_figures *figures);
 sl_status report_write(const char *path, const job *j, const char *failure);
 /* The same while the run goes on, without what is known between runs only. */
 sl_status report_write_meanwhile(const char *path, const job *j);
+/* Of a plan that is not run; with figures of the virtual clock, or NULL. */
+sl_status report_write_plan(const char *path, const job *j, const sl_figures *figures);
 
 /* Is writing a text with the first values all that the run does? */
 bool generates_only(const settings *s);

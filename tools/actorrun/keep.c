@@ -76,6 +76,11 @@ sl_status keep_check(const settings *s) {
   return status;
 }
 
+sl_status keep_check_report(const settings *s) {
+  const char *report = settings_text(s, "report");
+  return report ? check_place(s, report, false) : SL_OK;
+}
+
 /* The weights by all processes, what lies beside them in a folder by the first. */
 static sl_status save_model(const job *j, const char *save) {
   if (!huggingface_is_folder(save)) return sl_weights_save(save, j->lowered, j->rt, j->processes);

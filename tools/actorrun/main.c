@@ -33,7 +33,7 @@ static sl_status do_job(job *j) {
     return SL_OK;
   }
   if (!dry) terms_init(&j->terms, s);
-  if (!dry && !s->process) status = keep_check(s);
+  if (!s->process && !sharing) status = dry ? keep_check_report(s) : keep_check(s);
   if (!dry && !status) status = generate_check(s);
   if (!dry && !status && generates_only(s)) return generate_first(j);
   if (!dry && !status) status = evals_check(s);
@@ -49,7 +49,7 @@ static sl_status do_job(job *j) {
   }
   if (dry) {
     print_plan(j);
-    return s->clock == SL_CLOCK_VIRTUAL ? predict_plan(j) : SL_OK;
+    return predict_plan(j);
   }
   return job_run(j);
 }

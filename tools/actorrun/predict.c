@@ -69,16 +69,23 @@ void print_modelled(const job *j, const sl_figures *f) {
     printf("  each device above stands for the %d of its stage, which are alike\n", alike);
 }
 
-sl_status predict_plan(const job *j) {
-  sl_figures f;
-  sl_status status = sl_plan_predict(j->plan, NULL, &f);
-  if (status) return status;
+static void print_prediction(const job *j, const sl_figures *figures) {
   char memory[32];
   sli_format_bytes(memory, (double)most_memory(j->plan));
   printf("\n");
-  print_step(j, &f);
+  print_step(j, figures);
   printf("  memory of a device: %s at most\n", memory);
-  print_modelled(j, &f);
+  print_modelled(j, figures);
+}
+
+sl_status predict_plan(const job *j) {
+  const char *report = settings_text(j->settings, "report");
+  bool timed = j->settings->clock == SL_CLOCK_VIRTUAL;
+  sl_figures f = {0};
+  sl_status status = timed ? sl_plan_predict(j->plan, NULL, &f) : SL_OK;
+  if (status) return status;
+  if (timed) print_prediction(j, &f);
+  if (report) status = report_write_plan(report, j, timed ? &f : NULL);
   free(f.devices);
-  return SL_OK;
+  return status;
 }

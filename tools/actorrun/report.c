@@ -99,11 +99,12 @@ static void add_device_figures(cJSON *to, const sl_device_figures *f) {
   add_number(to, "update_seconds", f->update_seconds);
 }
 
+/* Without figures: what the plan says. */
 static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures *figures) {
   cJSON *device = cJSON_CreateObject();
   add_number(device, "device", d);
   cJSON_AddStringToObject(device, "name", j->plan->devices[d].name);
-  add_device_figures(device, &figures->devices[d]);
+  if (figures) add_device_figures(device, &figures->devices[d]);
   cJSON *bytes = cJSON_AddObjectToObject(device, "peak_bytes");
   for (int use = 0; use < SL_MEMORY_COUNT; use++)
     add_number(bytes, sl_memory_name((sl_memory)use),
@@ -112,14 +113,18 @@ static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures
   cJSON_AddItemToArray(devices, device);
 }
 
+static void add_devices(cJSON *root, const job *j, const sl_figures *figures) {
+  cJSON *devices = cJSON_AddArrayToObject(root, "devices");
+  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, figures);
+}
+
 static void add_figures(cJSON *root, const job *j, const sl_figures *figures) {
   add_number(root, "bubble_fraction", figures->bubble_fraction);
   add_number(root, "step_seconds", figures->step_seconds);
   add_parts(root, figures);
   add_number(root, "tokens_per_second",
              figures->step_seconds > 0 ? (double)j->progress.items / figures->step_seconds : 0);
-  cJSON *devices = cJSON_AddArrayToObject(root, "devices");
-  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, figures);
+  add_devices(root, j, figures);
 }
 
 /* By the plan: what is moved, and what passes compute, on all devices together; and how many
@@ -325,4 +330,11 @@ sl_status report_write(const char *path, const job *j, const char *failure) {
 
 sl_status report_write_meanwhile(const char *path, const job *j) {
   return write_json(path, make_report(j, "running", NULL));
+}
+
+sl_status report_write_plan(const char *path, const job *j, const sl_figures *figures) {
+  cJSON *root = make_report(j, "planned", NULL);
+  add_devices(root, j, NULL);
+  if (figures) add_predicted(root, j, j->settings->profile ? "profile" : "modelled", figures);
+  return write_json(path, root);
 }

@@ -39,7 +39,7 @@ typedef struct piece {
 } piece;
 
 typedef struct line {
-  piece *pieces; /* without holes, from 0 to the last end */
+  piece *pieces; /* without holes, from the first firing of all devices to the last end */
   size_t count;
 } line;
 

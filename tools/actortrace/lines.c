@@ -92,6 +92,7 @@ void draw_lines(analysis *a) {
   a->lines = sli_calloc(ndevices + 1, sizeof *a->lines);
   for (size_t i = 0; i < a->nfirings; i++)
     count[actor_device(a->plan, a->firings[i].record.actor)]++;
+  for (size_t d = 0; d < ndevices; d++) end[d] = a->nfirings ? a->firings[0].record.start_ns : 0;
   for (size_t d = 0; d < ndevices; d++)
     a->lines[d].pieces = sli_calloc(3 * count[d] + 1, sizeof *a->lines[d].pieces);
   for (size_t i = 0; i < a->nfirings; i++) {

@@ -24,20 +24,34 @@ int64_t count_steps(const sl_trace *t, step_range r) {
   return n;
 }
 
+/* Does it fire in every step? Evaluations and checkpoints do not. */
+static bool fires_always(const analysis *a, int32_t actor) { return a->plan->actors[actor].every <= 1; }
+
+/* Of each step of the trace, firings of actors that fire in every step. */
+static uint64_t *count_firings(const analysis *a) {
+  uint64_t *count = sli_calloc(a->trace->nsteps + 1, sizeof *count);
+  for (size_t i = 0; i < a->nfirings; i++) {
+    const sl_trace_step *step = find_step(a->trace, a->firings[i].tick.step);
+    if (step && fires_always(a, a->firings[i].record.actor)) count[step - a->trace->step]++;
+  }
+  return count;
+}
+
 step_range steps_to_count(const analysis *a) {
   const sl_trace *t = a->trace;
-  uint64_t whole = 0;
+  uint64_t whole = 0, *firings = count_firings(a);
   for (int32_t i = 0; i < a->plan->nactors; i++)
-    whole += (uint64_t)a->plan->actors[i].firings_per_step;
+    if (fires_always(a, i)) whole += (uint64_t)a->plan->actors[i].firings_per_step;
   step_range range = {0, -1};
   size_t count = 0;
   int64_t newest = a->nfirings ? a->firings[a->nfirings - 1].tick.step : -1;
   for (size_t i = 0; i < t->nsteps; i++) {
     bool cut = t->truncated && t->step[i].step >= newest;
-    if (t->step[i].firings < whole || cut) continue;
+    if (firings[i] < whole || cut) continue;
     if (!count++) range.first = t->step[i].step;
     range.last = t->step[i].step;
   }
+  free(firings);
   if (range.first == 0 && count > 1) range.first = 1;
   if (count || !t->nsteps) return range;
   return (step_range){t->step[0].step, t->step[0].step}; /* none is whole: what there is */

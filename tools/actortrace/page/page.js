@@ -184,7 +184,9 @@ const steps = (() => {
   }
   return [...all.values()].filter((e) => e.to > e.from).sort((a, b) => a.step - b.step);
 })();
-let end = 1;
+/* The whole of it: a trace need not begin with the run. */
+const begin = firings.count ? firings.start[0] : 0;
+let end = begin + 1;
 for (let i = 0; i < firings.count; i++) end = Math.max(end, firings.end[i]);
 const replaySpan = (() => {
   let from = Infinity;
@@ -195,7 +197,7 @@ const replaySpan = (() => {
 
 /* ---- state ----------------------------------------------------------------------- */
 
-const view = {from: 0, to: end};
+const view = {from: begin, to: end};
 const FEW = 8; /* devices whose curves are shown at first */
 const few = devices.length <= FEW;
 const shown = {queues: false, valid: few && mostRows >= 0, memory: few, credits: few, replay: few && replay.count > 0};
@@ -557,13 +559,13 @@ function drawMarks(c) {
 
 function drawOverview() {
   const w = overview.clientWidth, h = 26, c = prepare(overview, w, h);
-  const scale = (w - GUTTER) / end;
+  const scale = (w - GUTTER) / (end - begin);
   c.fillStyle = css.panel;
   c.fillRect(0, 0, w, h);
   c.font = '11px system-ui, "DejaVu Sans", sans-serif';
   c.textBaseline = 'middle';
   steps.forEach((s, i) => {
-    const a = GUTTER + s.from * scale, b = GUTTER + s.to * scale;
+    const a = GUTTER + (s.from - begin) * scale, b = GUTTER + (s.to - begin) * scale;
     c.fillStyle = i === current ? css.accent : css.rule;
     c.fillRect(a, 5, Math.max(b - a - 1, .5), h - 10);
     if (b - a > 34) {
@@ -574,10 +576,10 @@ function drawOverview() {
   });
   c.fillStyle = css.faint;
   c.textAlign = 'left';
-  c.fillText(`${steps.length} steps, ${format(end)}`, 10, h / 2 + .5);
+  c.fillText(`${steps.length} steps, ${format(end - begin)}`, 10, h / 2 + .5);
   c.strokeStyle = css.text;
   c.lineWidth = 1.5;
-  c.strokeRect(GUTTER + view.from * scale, 2, Math.max((view.to - view.from) * scale, 3), h - 4);
+  c.strokeRect(GUTTER + (view.from - begin) * scale, 2, Math.max((view.to - view.from) * scale, 3), h - 4);
 }
 
 let waiting = false, frame = {count: 0, ms: 0};
@@ -609,8 +611,8 @@ function redraw() {
 /* ---- moving ------------------------------------------------------------------------- */
 
 function setView(from, to) {
-  const least = 20, span = Math.min(Math.max(to - from, least), end * 1.1);
-  from = Math.min(Math.max(from, -span * .5), end - span * .5);
+  const least = 20, span = Math.min(Math.max(to - from, least), (end - begin) * 1.1);
+  from = Math.min(Math.max(from, begin - span * .5), end - span * .5);
   view.from = from;
   view.to = from + span;
   redraw();
@@ -629,7 +631,7 @@ function showStep(index) {
   if (!steps.length) return;
   current = Math.min(Math.max(index, -1), steps.length - 1);
   $('step').value = String(current);
-  if (current < 0) setView(-end * .01, end * 1.01);
+  if (current < 0) setView(begin - (end - begin) * .01, end + (end - begin) * .01);
   else {
     const s = steps[current], margin = (s.to - s.from) * .015;
     setView(s.from - margin, s.to + margin);
@@ -933,7 +935,7 @@ lanesCanvas.addEventListener('wheel', (e) => {
 }, {passive: false});
 overview.addEventListener('pointerdown', (e) => {
   const box = overview.getBoundingClientRect();
-  const ns = (e.clientX - box.left - GUTTER) / (box.width - GUTTER) * end;
+  const ns = (e.clientX - box.left - GUTTER) / (box.width - GUTTER) * (end - begin) + begin;
   const hit = steps.findIndex((s) => s.from <= ns && ns < s.to);
   if (hit >= 0) showStep(hit);
 });
