@@ -195,8 +195,8 @@ typedef struct moved_sum {
 moved_sum moved_in_step(const job *j);
 bool has_hosts(const job *j);
 
-/* Runs the plan on the virtual clock, if that is the run's, and prints its figures; --report. */
-sl_status predict_plan(const job *j);
+/* Runs the plan on the virtual clock and prints its figures; free(out->devices). */
+sl_status predict_plan(const job *j, sl_figures *out);
 /* The line about a step, and those about arithmetic and links, for the end of a run. */
 void print_step(const job *j, const sl_figures *figures);
 void print_modelled(const job *j, const sl_figures *figures);

@@ -22,6 +22,18 @@ static uint64_t process_start_ns(void) {
   return sli_now_ns() - ((uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
 }
 
+/* And what it would take on the virtual clock, if that is the run's. */
+static sl_status show_plan(const job *j) {
+  const char *report = settings_text(j->settings, "report");
+  bool timed = j->settings->clock == SL_CLOCK_VIRTUAL;
+  sl_figures figures = {0};
+  print_plan(j);
+  sl_status status = timed ? predict_plan(j, &figures) : SL_OK;
+  if (!status && report) status = report_write_plan(report, j, timed ? &figures : NULL);
+  free(figures.devices);
+  return status;
+}
+
 static sl_status do_job(job *j) {
   settings *s = j->settings;
   bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
@@ -47,11 +59,7 @@ static sl_status do_job(job *j) {
              "--tensor)\n");
     return SL_OK;
   }
-  if (dry) {
-    print_plan(j);
-    return predict_plan(j);
-  }
-  return job_run(j);
+  return dry ? show_plan(j) : job_run(j);
 }
 
 /* What does not go over several processes is said before any work is done. */

@@ -78,14 +78,8 @@ static void print_prediction(const job *j, const sl_figures *figures) {
   print_modelled(j, figures);
 }
 
-sl_status predict_plan(const job *j) {
-  const char *report = settings_text(j->settings, "report");
-  bool timed = j->settings->clock == SL_CLOCK_VIRTUAL;
-  sl_figures f = {0};
-  sl_status status = timed ? sl_plan_predict(j->plan, NULL, &f) : SL_OK;
-  if (status) return status;
-  if (timed) print_prediction(j, &f);
-  if (report) status = report_write_plan(report, j, timed ? &f : NULL);
-  free(f.devices);
+sl_status predict_plan(const job *j, sl_figures *out) {
+  sl_status status = sl_plan_predict(j->plan, NULL, out);
+  if (!status) print_prediction(j, out);
   return status;
 }
