@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "io/tokenizer/inner.h"
+#include "io/tokenizer/pattern.h"
 
 typedef enum behavior {
   ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS
@@ -19,6 +20,8 @@ typedef struct step {
   void (*run)(splitter *s, int index, span text, bool first);
   pcre2_code *pattern;        /* of cut */
   pcre2_match_data *match;
+  pcre2_match_context *limits;
+  char *source;               /* of the pattern */
   behavior behavior;
   bool invert;
   bool space_before;          /* bytes: a space goes before a piece that does not begin with one */
@@ -44,6 +47,8 @@ void sli_splitter_destroy(splitter *s) {
   for (size_t i = 0; s && i < s->count; i++) {
     pcre2_code_free(s->steps[i].pattern);
     pcre2_match_data_free(s->steps[i].match);
+    pcre2_match_context_free(s->steps[i].limits);
+    free(s->steps[i].source);
     free(s->steps[i].room.items);
   }
   if (s) free(s->steps);
@@ -68,13 +73,48 @@ void sli_splitter_heed(splitter *s, const atomic_bool *stop) { s->stop = stop; }
 
 static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->stop); }
 
-/* ---- cutting by a pattern ------------------------------------------------------------------- */
+/* ---- cutting by a pattern -------------------------------------------------------------------
 
-/* The next match from `from` on; false: none. */
-static bool next_match(const step *p, span text, size_t from, size_t *begin, size_t *end) {
-  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK,
-                          p->match, NULL);
-  if (found < 0) return false;
+ * A match gets memory and steps in proportion to the text. One that needs more ends the encoding: to go
+ * on as if there were no match would give other tokens. */
+
+enum { STACK_BYTES = 1 << 20, MOST_STACK = 256 << 20, MOST_HEAP = 256 << 20, STEPS = 10000000, STEPS_BYTE = 64, PLACES = 256 };
+
+/* With a stack that a long word takes, for this one match: it is never needed for most texts. */
+static int match_with_stack(const step *p, span text, size_t from) {
+  pcre2_jit_stack *stack = pcre2_jit_stack_create(STACK_BYTES, MOST_STACK, NULL);
+  if (!stack) return PCRE2_ERROR_JIT_STACKLIMIT;
+  pcre2_jit_stack_assign(p->limits, NULL, stack);
+  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK, p->match, p->limits);
+  pcre2_jit_stack_assign(p->limits, NULL, NULL);
+  pcre2_jit_stack_free(stack);
+  return found;
+}
+
+/* A match that begins at [from, end]. */
+static int match_from(const step *p, span text, size_t from, size_t end) {
+  pcre2_set_offset_limit(p->limits, end);
+  pcre2_set_match_limit(p->limits, (uint32_t)SLI_MIN(STEPS + STEPS_BYTE * text.bytes, (size_t)INT32_MAX));
+  pcre2_set_heap_limit(p->limits, MOST_HEAP / 1024);
+  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK, p->match, p->limits);
+  return found == PCRE2_ERROR_JIT_STACKLIMIT ? match_with_stack(p, text, from) : found;
+}
+
+/* The next match from `from` on; false: none. Where somebody may stop it, it looks in between. */
+static bool next_match(splitter *s, const step *p, span text, size_t from, size_t *begin, size_t *end) {
+  int found = PCRE2_ERROR_NOMATCH;
+  for (size_t last; from <= text.bytes && found == PCRE2_ERROR_NOMATCH && !is_over(s); from = last + 1) {
+    last = s->stop ? SLI_MIN(from + PLACES, text.bytes) : text.bytes;
+    while (last + 1 < text.bytes && (text.at[last + 1] & 0xc0) == 0x80) last++; /* a whole character */
+    found = match_from(p, text, from, last);
+  }
+  if (found == PCRE2_ERROR_NOMATCH) return false;
+  if (found < 0) {
+    char why[120];
+    pcre2_get_error_message(found, (PCRE2_UCHAR *)why, sizeof why);
+    s->status = sl_fail(SL_E_INPUT, "pattern \"%.80s\" fails in a piece of %zu bytes: %s", p->source, text.bytes, why);
+    return false;
+  }
   const size_t *ends = pcre2_get_ovector_pointer(p->match);
   *begin = ends[0];
   *end = ends[1];
@@ -128,7 +168,7 @@ static void cut(splitter *s, int index, span text, bool first) {
   const step *p = &s->steps[index];
   cutting c = {.s = s, .index = index, .text = text, .first = first};
   size_t done = 0, from = 0, begin, end;
-  while (from <= text.bytes && !is_over(s) && next_match(p, text, from, &begin, &end)) {
+  while (from <= text.bytes && !is_over(s) && next_match(s, p, text, from, &begin, &end)) {
     add_stretch(&c, done, begin, false);
     add_stretch(&c, begin, end, true);
     done = end;
@@ -192,74 +232,23 @@ bool sli_splitter_keeps(const splitter *s) {
 
 /* ---- patterns --------------------------------------------------------------------------------------- */
 
-/* Classes as Hugging Face's library has them (Unicode 16), in what stands between brackets: white
- * space, of which PCRE2's \s has a little more (U+180E), and letters and numbers, of which the PCRE2
- * of Debian 12 (Unicode 14) has not yet all. */
-static const struct {
-  const char *name, *members;
-} classes[] = {
-    {"\\s", "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"
-            "\\x{202f}\\x{205f}\\x{3000}"},
-    {"\\p{L}", "\\p{L}"
-               "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"
-               "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}"
-               "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
-               "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}"
-               "\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}"
-               "\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
-               "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}"
-               "\\x{1e030}-\\x{1e06d}\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}"
-               "\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"},
-    {"\\p{N}", "\\p{N}"
-               "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}"
-               "\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}"
-               "\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}\\x{1e4f0}-\\x{1e4f9}"
-               "\\x{1e5f1}-\\x{1e5fa}"}};
-
-static void add_words(text_row *out, const char *text) { sli_text_add(out, text, strlen(text)); }
-
-/* Puts the members of a class that is named here into the pattern; how much that takes of it, or
- * 0. */
-static size_t add_class(text_row *out, const char *at, bool inside) {
-  for (size_t i = 0; i < SLI_COUNT(classes); i++) {
-    size_t n = strlen(classes[i].name);
-    if (strncmp(at, classes[i].name, n)) continue;
-    if (!inside) add_words(out, "[");
-    add_words(out, classes[i].members);
-    if (!inside) add_words(out, "]");
-    return n;
-  }
-  if (inside || strncmp(at, "\\S", 2)) return 0;
-  add_words(out, "[^");
-  add_words(out, classes[0].members);
-  add_words(out, "]");
-  return 2;
-}
-
-/* The pattern with these classes spelled out; the caller's to free. */
-static char *spell_out(const char *pattern) {
-  text_row out = {0};
-  int inside = 0;
-  for (const char *at = pattern; *at;) {
-    size_t n = add_class(&out, at, inside);
-    if (!n) {
-      n = at[0] == '\\' && at[1] ? 2 : 1;
-      sli_text_add(&out, at, n);
-    }
-    if (*at == '[') inside++;
-    else if (*at == ']' && inside) inside--;
-    at += n;
-  }
-  sli_text_add(&out, "", 1);
-  return out.items;
+static pcre2_code *compile_text(const char *text, uint32_t options, int *error, size_t *at) {
+  pcre2_compile_context *how = pcre2_compile_context_create(NULL);
+  SLI_CHECK(how, "no memory for a pattern");
+  pcre2_set_newline(how, PCRE2_NEWLINE_LF);
+  pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT,
+                                   error, at, how);
+  pcre2_compile_context_free(how);
+  return code;
 }
 
 static sl_status compile(const char *pattern, bool literal, step *p) {
-  char *text = literal ? sli_strdup(pattern) : spell_out(pattern);
+  char *text = literal ? sli_strdup(pattern) : NULL;
+  sl_status status = literal ? SL_OK : sli_pattern_translate(pattern, &text);
+  if (status) return status;
   int error;
   size_t at;
-  uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP);
-  p->pattern = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options, &error, &at, NULL);
+  p->pattern = compile_text(text, literal ? PCRE2_LITERAL : 0, &error, &at);
   free(text);
   if (!p->pattern) {
     char why[120];
@@ -268,7 +257,9 @@ static sl_status compile(const char *pattern, bool literal, step *p) {
   }
   pcre2_jit_compile(p->pattern, PCRE2_JIT_COMPLETE); /* without it matching is slower */
   p->match = pcre2_match_data_create_from_pattern(p->pattern, NULL);
-  SLI_CHECK(p->match, "no memory for a match");
+  p->limits = pcre2_match_context_create(NULL);
+  SLI_CHECK(p->match && p->limits, "no memory for a match");
+  p->source = sli_strdup(pattern);
   return SL_OK;
 }
 

@@ -4,11 +4,19 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
 #if defined(__x86_64__)
+/* Asked of the processor itself: not all compilers have names for them. */
+static bool has_tiles(void) {
+  enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+  unsigned a, b, c, d;
+  return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) && d & AMX_BF16 && d & AMX_TILE;
+}
+
 /* A thread's tiles are 8 KiB more to save, for which Linux wants to be asked: once, for all threads to come. */
 static bool may_use_tiles(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
@@ -25,8 +33,7 @@ static int detect(void) {
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     level = 2;
   if (level == 2 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) level = 3;
-  if (level == 3 && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") && may_use_tiles())
-    level = 4;
+  if (level == 3 && has_tiles() && may_use_tiles()) level = 4;
 #endif
   const char *cap = getenv("SLUICE_CPU_LEVEL");
   if (cap && atoi(cap) >= 0 && atoi(cap) < level) level = atoi(cap);

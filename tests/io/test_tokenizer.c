@@ -3,13 +3,14 @@
  * are refused, or read, but never trip.
  * labels: random unthreaded */
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "io/file.h"
-#include "io/tokenizer/tokenizer.h"
+#include "io/tokenizer/inner.h"
 #include "tests/support/dice.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -228,6 +229,181 @@ static void check_longest(void) {
   }
 }
 
+/* ---- patterns ---------------------------------------------------------------------------------------- */
+
+static sli_tokenizer *open_pattern(const char *path, const char *pattern) {
+  cJSON *text = cJSON_CreateString(pattern);
+  char *quoted = cJSON_PrintUnformatted(text);
+  char *file = sli_format("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":%s},\"behavior\":\"Isolated\","
+                          "\"invert\":false},\"model\":{\"vocab\":{},\"merges\":[]}}", quoted);
+  FILE *out = fopen(path, "wb");
+  CHECK(out && fputs(file, out) >= 0 && !fclose(out), "%s is written", path);
+  sli_tokenizer *t = NULL;
+  sli_tokenizer_open(path, &t);
+  cJSON_Delete(text);
+  free(quoted), free(file);
+  return t;
+}
+
+/* Pieces with a bar between them. */
+static void take_piece(void *ctx, span piece) {
+  text_row *all = ctx;
+  if (all->count) sli_text_add(all, "|", 1);
+  sli_text_add(all, piece.at, piece.bytes);
+}
+
+static void check_pieces(const char *path, const char *pattern, const char *text, const char *want) {
+  sli_tokenizer *t = open_pattern(path, pattern);
+  CHECK(t, "%s: %s", pattern, sl_detail());
+  text_row all = {0};
+  CHECK(!sli_splitter_run(t->splitter, (span){text, strlen(text)}, true, take_piece, &all), "%s: %s", pattern, sl_detail());
+  sli_text_add(&all, "", 1);
+  CHECK(!strcmp(all.items, want), "%s cuts \"%s\" into %s, not %s", pattern, text, all.items, want);
+  free(all.items);
+  sli_tokenizer_close(t);
+}
+
+/* Of each line pattern, text and pieces, of which the library knows all three. */
+static void check_patterns(const char *path) {
+  char *source = reference("patterns", ".txt"), *all, *line;
+  int lines = 0;
+  CHECK(!sli_file_read(source, &all), "%s", sl_detail());
+  for (char *rest = all; (line = strsep(&rest, "\n")) && *line;) {
+    if (*line == '#') continue;
+    cJSON *row = cJSON_Parse(line);
+    const cJSON *pattern = cJSON_GetArrayItem(row, 0), *text;
+    CHECK(pattern, "%s is a row", line);
+    for (text = pattern->next; text; text = text->next->next, lines++)
+      check_pieces(path, pattern->valuestring, text->valuestring, text->next->valuestring);
+    cJSON_Delete(row);
+  }
+  CHECK(lines > 300, "%d texts", lines);
+  free(all);
+  free(source);
+}
+
+/* What Oniguruma reads in a way of its own, and is not said anew, is refused by name and place. */
+static void check_refused_patterns(const char *path) {
+  static const char *const bad[][2] = {
+      {"(?~abc)", "(?~"}, {"a\\Kb", "\\K"}, {"\\Ga", "\\G"}, {"\\X", "\\X"}, {"\\y", "\\y"}, {"(?<x>a)\\g<x>", "\\g"}, {"(a)\\1", "\\1"},
+      {"(?<x>a)\\k<x>", "\\k"}, {"(a)(?(1)b|c)", "(?("}, {"(?<=a+)b", "lookbehind"}, {"[]a]", "begins with ]"}, {"[a-c-e]", "a - in"},
+      {"\\pL", "braces"}, {"\\p{Foo}", "{Foo}"}, {"(?i)gro\u00dfe", "U+00DF"}, {"(?i:ss)", "\"ss\""}, {"(?i)[\\p{L}]", "a property"},
+      {"(?i)[a&&b]", "&&"}, {"(?W)\\w", "(?W"}, {"\\Qa\\E", "\\Q"}, {"\\cA", "\\c"}, {"\\M-a", "\\M"}, {"\\101", "\\1"}, {"\\xe9", "\\x"},
+      {"*a", "nothing to repeat"}, {"(*FAIL)", "(*"}, {"(?{x})", "(?{"}, {"[[:graph:]]", "graph"}, {"a{70000}", "65535"},
+      {"a{3,2}", "{3,2}"}, {"[a", "does not end"}, {"(a", "does not end"}, {"a)", ") too many"}, {"[&&a]", "&&"}, {"[^a[^b]]", "negated"},
+      {"x(?i)\\p{Lu}", "byte 11"}};
+  for (size_t i = 0; i < SLI_COUNT(bad); i++) {
+    CHECK(!open_pattern(path, bad[i][0]), "%s is refused", bad[i][0]);
+    CHECK(strstr(sl_detail(), bad[i][1]) && strstr(sl_detail(), "pattern \""), "%s: \"%s\" names %s", bad[i][0], sl_detail(), bad[i][1]);
+  }
+}
+
+static size_t encode_character(uint32_t c, char *out) {
+  size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  for (size_t i = n; i-- > 1; c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
+  out[0] = (char)(first[n] | c);
+  return n;
+}
+
+/* All characters, as one text. */
+static char *all_characters(size_t *bytes) {
+  char *text = sli_calloc(4, 0x110000);
+  *bytes = 0;
+  for (uint32_t c = 0; c < 0x110000; c++)
+    if (c < 0xd800 || c >= 0xe000) *bytes += encode_character(c, text + *bytes);
+  return text;
+}
+
+typedef struct members {
+  const char *begin; /* of the last piece */
+  bool member;
+  uint64_t hash;
+  size_t count;
+} members;
+
+static uint64_t hash_character(uint64_t hash, const char *at) {
+  size_t n = sli_character(at);
+  uint32_t c = (uint8_t)at[0] & (n == 1 ? 0x7f : 0x7f >> n);
+  for (size_t i = 1; i < n; i++) c = c << 6 | ((uint8_t)at[i] & 0x3f);
+  return sli_hash(hash, &c, sizeof c);
+}
+
+/* Pieces are stretches of members and of others in turn; the first character is a member of some. */
+static void take_members(void *ctx, span piece) {
+  members *m = ctx;
+  if (m->begin) m->member = !m->member;
+  m->begin = piece.at;
+  if (!m->member) return;
+  const char *last = piece.at + piece.bytes - 1;
+  while ((*last & 0xc0) == 0x80) last--;
+  const char *gap = memmem(piece.at, piece.bytes, "\ud7ff\ue000", 6); /* with surrogates between them */
+  m->hash = hash_character(m->hash, piece.at);
+  if (gap) m->hash = hash_character(hash_character(m->hash, gap), gap + 3);
+  m->hash = hash_character(m->hash, last);
+  for (size_t i = 0; i < piece.bytes; i++) m->count += (piece.at[i] & 0xc0) != 0x80;
+}
+
+static bool has_zero(const char *name) {
+  static const char *const with[] = {"c", "cc", "other", "control", "any", "cntrl", "common"};
+  bool found = false;
+  for (size_t i = 0; i < SLI_COUNT(with); i++) found |= !strcmp(with[i], name);
+  return found;
+}
+
+static void check_property(const char *path, const char *name, const char *text, size_t bytes, size_t count, uint64_t hash) {
+  bool posix = islower((unsigned char)*name) && strstr(" alnum alpha blank digit lower punct space upper word xdigit cntrl ", name);
+  const char *inner = *name == '[' ? name + 1 : name;
+  char *pattern = *name == '\\' || *name == '[' ? sli_format(*name == '[' ? "[%s]+" : "%s+", inner)
+                                                : sli_format(posix ? "[[:%s:]]+" : "\\p{%s}+", name);
+  sli_tokenizer *t = open_pattern(path, pattern);
+  CHECK(t, "%s: %s", name, sl_detail());
+  members m = {.hash = SLI_HASH_SEED, .member = has_zero(name)};
+  CHECK(!sli_splitter_run(t->splitter, (span){text, bytes}, true, take_members, &m), "%s", sl_detail());
+  CHECK(m.count == count && m.hash == hash, "%s has %zu characters, not %zu", name, m.count, count);
+  free(pattern);
+  sli_tokenizer_close(t);
+}
+
+/* Classes have the characters that the library's have. */
+static void check_properties(const char *path) {
+  const char *root = getenv("SLUICE_SOURCE");
+  char *source = sli_format("%s/tests/reference/properties.txt", root ? root : "."), *all, *line;
+  CHECK(!sli_file_read(source, &all), "%s", sl_detail());
+  size_t bytes, lines = 0;
+  char *text = all_characters(&bytes);
+  for (char *rest = all; (line = strsep(&rest, "\n")) && *line; lines++) {
+    char name[40];
+    size_t count;
+    unsigned long long hash;
+    if (*line == '#') continue;
+    CHECK(sscanf(line, "%39s %zu %llx", name, &count, &hash) == 3, "%s", line);
+    check_property(path, name, text, bytes, count, hash);
+  }
+  CHECK(lines > 130, "%zu classes", lines);
+  free(text), free(all), free(source);
+}
+
+/* A word that takes the matcher more memory than a small stack is cut all the same. */
+static void check_long_words(const char *path) {
+  char *word = repeated("ab", 1 << 20), *text = sli_format("%s cd ef", word), *want = sli_format("%s| |cd| |ef", word);
+  check_pieces(path, "(?:\\p{L}\\p{M}*)+|\\s+", text, want);
+  free(word), free(text), free(want);
+}
+
+/* A pattern that takes too many steps is an error, and no piece. */
+static void check_failing_match(const char *path) {
+  sli_tokenizer *t = open_pattern(path, "(?:(?:a|b|ab|ba)*)*[^ab]c");
+  char *text = repeated("ab", 400);
+  text[399] = 'c';
+  sli_token_row row = {0};
+  CHECK(t && sli_tokenizer_encode(t, text, strlen(text), false, &row) == SL_E_INPUT, "a match that takes too long ends");
+  CHECK(strstr(sl_detail(), "(?:(?:a|b|ab|ba)*)*") && strstr(sl_detail(), "400 bytes"), "%s", sl_detail());
+  free(text);
+  free(row.items);
+  sli_tokenizer_close(t);
+}
+
 /* ---- files that are none ---------------------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text, size_t bytes) {
@@ -331,6 +507,11 @@ int main(int argc, char **argv) {
   CHECK(fd >= 0, "a temporary file");
   close(fd);
   check_refusals(path);
+  check_patterns(path);
+  check_refused_patterns(path);
+  check_properties(path);
+  check_long_words(path);
+  check_failing_match(path);
   seeds s = seeds_of(argc, argv, 1, 3);
   for (uint64_t seed = s.first; seed < s.end; seed++) check_damage(seed, path);
   unlink(path);
