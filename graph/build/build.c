@@ -204,6 +204,8 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: init rule %d with scale %g", name,
                              (int)init.kind, (double)init.scale);
   const sl_tensor *other = find_param(g, name);
+  if (other && !other->at.file)
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already", name);
   if (other)
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already, from %s:%d", name,
                              other->at.file, other->at.line);

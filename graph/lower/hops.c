@@ -176,8 +176,10 @@ static sl_hardware_link link_to(const sli_lowering *l, const sli_bundle *b, int 
   return sli_lower_link(l->in, b->device, device);
 }
 
-/* What once a step goes to other stages takes time where a machine is modelled. */
+/* What once a step goes to other stages takes time where a machine is modelled. Devices that compute read
+ * each other's memory, whatever machine their plan is chosen for: nothing is copied on the way. */
 static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
+  if (!l->in->kind->modelled) return false;
   bool often = b->rate == SLI_PER_TICK || (l->in->options->hardware && b->rate == SLI_PER_STEP);
   if (!often || l->groups[b->producer].host) return false;
   sl_hardware_link link = link_to(l, b, arrival(l, b, device));

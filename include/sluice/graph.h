@@ -32,7 +32,11 @@ typedef struct sl_here {
   const char *file;
   int line;
 } sl_here;
+#ifdef SL_MODEL_BUILTIN /* lines of a model that is shipped are not the user's */
+#define SL_HERE (SL_RECORD(sl_here){NULL, 0})
+#else
 #define SL_HERE (SL_RECORD(sl_here){__FILE__, __LINE__})
+#endif
 
 /* ---- graph ---------------------------------------------------------------- */
 

@@ -1,0 +1,743 @@
+#!/usr/bin/env python3
+"""Random commands of actorrun learn what one device learns.
+
+    compositions.py [--seed S] [--count N] [--only N] [--jobs J] [--without WORD]... [--no-shrink] [--all]
+
+A command is drawn from all options that may not change what is learned, over models of odd sizes. It trains
+three steps; losses and norms of gradients are compared with those of the same model and microbatches on one
+device: bit for bit where no axis shares out a stage, else as far as sums in another order allow. Every third
+command runs again under jitter, with the same bits.
+
+A refusal names what is wrong; a crash, a hang, other numbers, or a plan that is stuck though nobody gave a quota
+or an order, fails the test. What failed is printed with its seed and, without the options that do not matter, as a
+command: `--seed S --only N` repeats it. --without leaves out commands that have that word.
+
+OPTIONS says of each option what is done with it. One that is not there fails the test.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+
+BIN = os.path.abspath(os.path.join(os.environ.get("SLUICE_BUILD", "build/release"), "bin", "actorrun"))
+# Sums in another order: f32 has 6e-8 of rounding, some hundred summands of either sign lose two digits.
+NEAR = 2e-5
+STEPS = 3
+SLOW = any(name in os.environ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"))
+TIMEOUT = 300 if SLOW else 60
+PASSES = ["1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "seq1f1b"]
+
+# FREE: drawn; what is learned does not depend on it. LEARNED: drawn; one device is given it too.
+# EACH: of every command. A text: why it is not drawn.
+FREE, LEARNED, EACH = "free", "learned", "each"
+OPTIONS = {
+    "devices": FREE, "stages": FREE, "chunks": FREE, "placement": FREE, "data-parallel": FREE, "sequence": FREE,
+    "sequence-attention": FREE, "sequence-layout": FREE, "expert-parallel": FREE, "expert-tensor": FREE,
+    "expert-rows": FREE, "tensor": FREE, "layout": FREE, "assign": FREE, "vocab-parallel": FREE,
+    "vocab-barriers": FREE, "parallel": FREE, "shard": FREE, "sbp": FREE, "grain": FREE, "exchange": FREE,
+    "recompute": FREE, "optimizer": LEARNED, "lr-schedule": LEARNED, "group": LEARNED, "freeze": LEARNED,
+    "lora": LEARNED, "microbatches": LEARNED, "pieces": FREE, "cut": FREE, "piece-order": FREE, "schedule": FREE,
+    "backward": FREE, "order": FREE, "paths": LEARNED, "skip": FREE, "swap": FREE, "quota": FREE, "home": FREE,
+    "offload": FREE, "update": FREE, "host-memory": FREE, "disk": FREE, "memory": FREE, "machine": FREE,
+    "seed": LEARNED, "activations": FREE, "steps": EACH, "shuffle": LEARNED, "eval": FREE, "eval-every": FREE,
+    "best": FREE, "save": FREE, "save-paths": FREE, "save-adapter": FREE, "checkpoint": FREE, "every": FREE,
+    "keep": FREE, "resume": FREE, "processes": FREE, "heartbeat-timeout": FREE, "log": EACH, "report": FREE,
+    "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE,
+    "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",
+    # models'
+    "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,
+    "positions": LEARNED, "window": LEARNED, "document-end": LEARNED, "eps": LEARNED, "vocab": LEARNED,
+    "batch": LEARNED, "lr": LEARNED, "min-lr": LEARNED, "warmup": LEARNED, "decay-steps": LEARNED,
+    "weight-decay": LEARNED, "clip": LEARNED, "beta1": LEARNED, "beta2": LEARNED, "kv-heads": LEARNED,
+    "head-dim": LEARNED, "theta": LEARNED, "rope": LEARNED, "bias": LEARNED, "tied": LEARNED, "ffn": LEARNED,
+    "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,
+    "qk-norm": LEARNED, "aux-loss": LEARNED, "z-loss": LEARNED, "expert-capacity": LEARNED,
+    # not drawn
+    "nccl": "between GPUs", "routing": "of modelled devices", "adapter": "values to begin with, as --init",
+    "cost": "of modelled devices", "profile": "of modelled devices", "dtype": "bf16 rounds otherwise on each grid",
+    "auto": "chooses what is learned too, such as microbatches", "patience": "ends a run",
+    "init": "values to begin with: one device has the same", "tokenizer": "of texts, before anything is run",
+    "resume-with": "for what is learned otherwise", "restarts": "of jobs that fail", "rdzv-endpoint": "of hosts",
+    "nnodes": "of hosts", "node-rank": "of hosts", "rdzv-id": "of hosts", "dry-run": "learns nothing",
+    "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
+    "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
+    "chat-template": "after what is learned", "temperature": "after what is learned", "version": "", "help": "",
+}
+# What has losses of its own: the same bits are asked of one device only with these.
+REORDERS = {"pieces", "cut"}
+AXES = {"data-parallel", "sequence", "tensor", "expert-parallel", "parallel", "vocab-parallel"}
+
+
+class Command:
+    """Options by name, each with its values (None of a flag); a model with its own; files by name."""
+
+    def __init__(self, model):
+        self.model, self.run, self.own, self.files = model, {}, {}, {}
+
+    def copy(self):
+        other = Command(self.model)
+        other.run, other.own, other.files = dict(self.run), dict(self.own), dict(self.files)
+        return other
+
+    def words(self):
+        def said(options):
+            for name, values in options.items():
+                for value in values:
+                    yield "--" + name
+                    if value is not None:
+                        yield str(value)
+        return [*said(self.run), self.model, *said(self.own)]
+
+    def has(self, *names):
+        return any(name in self.run for name in names)
+
+    def one(self, name, otherwise=1):
+        return self.run[name][0] if name in self.run else otherwise
+
+
+# ---- drawing ------------------------------------------------------------------------------------
+
+
+class Draw:
+    def __init__(self, seed, number):
+        self.dice = random.Random(f"{seed}/{number}")
+
+    def often(self, share):
+        return self.dice.random() < share
+
+    def of(self, *choices):
+        return self.dice.choice(choices)
+
+    def put(self, options, name, share, *choices):
+        """That option with one of these values, in so many of all commands."""
+        if self.often(share):
+            options[name] = [self.of(*choices)]
+
+    def command(self):
+        c = Command(self.of("gpt", "llama", "mixtral", "qwen-moe"))
+        self.microbatches = self.of(1, 2, 3, 4, 4, 5, 6, 8)
+        c.run["microbatches"] = [self.microbatches]
+        self.sizes(c)
+        self.learning(c)
+        self.stages = self.of(1, 1, 2, 2, 3, 4)
+        self.grid(c)
+        self.pipeline(c)
+        self.sequence(c)
+        self.memory(c)
+        self.job(c)
+        return c
+
+    def sizes(self, c):
+        o = c.own
+        self.layers = self.of(1, 2, 3, 4, 5, 6)
+        heads, size = self.of(1, 2, 3, 4, 5, 6), self.of(2, 4, 6, 8, 10)
+        self.heads, self.context, self.rows = heads, self.of(5, 8, 12, 16, 17, 24, 31), self.of(1, 2, 2, 3, 4)
+        if self.often(0.5):
+            o["data"] = ["tokens.u16"]
+            o["vocab"] = [self.of(37, 64, 65, 101)]
+        else:
+            o["data"] = ["text.txt"]
+            self.put(o, "vocab", 0.4, 256, 257, 300)
+        o["layers"], o["width"], o["heads"] = [self.layers], [heads * size], [heads]
+        o["context"], o["batch"] = [self.context], [self.rows * self.microbatches]
+        self.put(o, "positions", 0.1, self.context, self.context + 7)
+        self.put(o, "window", 0.2, 1, 3, 7, self.context)
+        self.put(o, "document-end", 0.2, 0, 10, 32)
+        self.put(o, "eps", 0.1, 1e-6, 1e-3)
+        if c.model != "gpt":
+            self.put(o, "kv-heads", 0.5, *[n for n in range(1, heads + 1) if heads % n == 0])
+            self.put(o, "head-dim", 0.2, 2, 4, 8)
+            self.put(o, "theta", 0.1, 100, 500000)
+            self.put(o, "rope", 0.15, "none", "linear:factor=2", "yarn:factor=4,original_max_position_embeddings=16",
+                     "llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=16")
+            self.put(o, "bias", 0.3, "none", "qkv", "attention")
+            self.put(o, "tied", 0.3, None)
+            self.experts(c) if c.model != "llama" else self.put(o, "ffn", 0.7, 3, 17, 32, 40)
+
+    def experts(self, c):
+        o = c.own
+        experts = self.of(1, 2, 3, 4, 5, 8)
+        o["experts"], o["top-k"] = [experts], [self.dice.randint(1, min(experts, 3))]
+        o["expert-ffn"] = [self.of(1, 5, 8, 24)]
+        if c.model == "qwen-moe":
+            self.put(o, "shared-ffn", 0.5, 4, 9)
+        self.put(o, "norm-topk", 0.4, 0, 1)
+        self.put(o, "qk-norm", 0.3, None)
+        self.put(o, "aux-loss", 0.6, 0, 0, 0.02)
+        self.put(o, "z-loss", 0.3, 0, 0.001)
+
+    def learning(self, c):
+        """What one device is given too."""
+        o = c.own
+        if self.often(0.3):
+            c.run["optimizer"] = [self.of("adamw:lr=1e-3", "adam:lr=1e-3,clip=0.5", "sgd:lr=0.05",
+                                          "sgd:lr=0.02,momentum=0.9,nesterov=1", "lion:lr=1e-4", "adamw:clip=0")]
+        else:
+            for name, values in (("lr", (1e-3, 3e-3)), ("min-lr", (0, 1e-5)), ("warmup", (0, 2)),
+                                 ("decay-steps", (0, 3)), ("weight-decay", (0, 0.3)), ("clip", (0, 0.3, 5)),
+                                 ("beta1", (0.5, 0.8)), ("beta2", (0.99,))):
+                self.put(o, name, 0.1, *values)
+            self.put(c.run, "lr-schedule", 0.1, "constant", "linear:warmup=2,decay-steps=3", "cosine:decay-steps=4",
+                     "wsd:warmup=1,decay-begin=2,decay-steps=3")
+        layers = "h" if c.model == "gpt" else "model.layers"
+        norm = "ln_1" if c.model == "gpt" else "input_layernorm"
+        linear = f"{layers}.*.attn" if c.model == "gpt" else f"{layers}.*.self_attn.*"
+        if self.often(0.12):
+            c.run["lora"] = [f"{linear}={self.of(1, 2, 3)}" + self.of("", ",alpha=4")]
+        else:
+            self.put(c.run, "freeze", 0.15, f"{layers}.0", f"{layers}.*.{norm}", linear,
+                     *(["wte"] if c.model == "gpt" else ["model.embed_tokens"]))
+        self.put(c.run, "group", 0.1, f"{layers}.*.{norm}:lr=1e-4,decay=0", f"{layers}.0:lr=1e-2")
+        self.put(c.run, "seed", 0.2, 2, 3, 4)
+        self.put(c.run, "shuffle", 0.2, 1, 2)
+
+    def grid(self, c):
+        r, moe = c.run, "experts" in c.own
+        data = tensor = sequence = expert = 1
+        if self.often(0.65):
+            data = self.of(1, 1, 2, 2, 3, 4)
+            tensor = self.of(1, 1, 1, 2, 2, 3) if data < 4 else 1
+            sequence = self.of(1, 1, 1, 2, 3, 4) if data * tensor < 4 else 1
+            if self.often(0.9) and self.rows < data:  # what is too small for its devices is refused, mostly
+                self.rows = data
+                c.own["batch"] = [self.rows * self.microbatches]
+            if moe and data * tensor > 1 and self.often(0.5):
+                expert = self.of(*[n for n in range(2, data * tensor + 1) if data * tensor % n == 0])
+                c.own["experts"] = [max(c.own["experts"][0], expert) if self.often(0.9) else c.own["experts"][0]]
+        if data * tensor * sequence == 1:
+            self.put(r, "parallel", 0.1, 2, 3, 4)
+        for name, n in (("data-parallel", data), ("tensor", tensor), ("sequence", sequence),
+                        ("expert-parallel", expert)):
+            if n > 1:
+                r[name] = [n]
+        self.ways = data * tensor * sequence * int(c.one("parallel"))
+        self.on_stage = data * sequence
+        if expert > 1:
+            self.put(r, "expert-tensor", 0.3, 0, 1, 1 if data % expert else tensor)
+            self.put(r, "expert-rows", 0.2, 0, 1.5, 4, 16)
+        elif moe and self.ways == 1:
+            self.put(c.own, "expert-capacity", 0.15, 0.5, 1, 2)
+        if sequence > 1:
+            self.put(r, "sequence-attention", 0.7, "heads", "ring", "auto")
+            self.put(r, "sequence-layout", 0.4, "contiguous", "zigzag")
+        if self.ways > 1:
+            if self.on_stage > 1 or self.often(0.05):
+                self.put(r, "shard", 0.5, "nothing", "optimizer", "gradients", "parameters", "parameters")
+            self.put(r, "exchange", 0.25, "beside", "inline")
+            axes = ["tensor", "sequence", "expert", "data", "stage"]
+            self.dice.shuffle(axes)
+            self.put(r, "layout", 0.15, ",".join(axes))
+            self.put(r, "sbp", 0.1, *(["linear.1=-,S2", "linear.2=-,B", "rmsnorm.1=-,S1"] if tensor > 1 else
+                                      ["linear.1=S0,-"] if data > 1 else []), "linear.9=B,-")
+
+    def pipeline(self, c):
+        r = c.run
+        if self.often(0.2):
+            self.stages = self.of(2, 3, 4)
+            r["vocab-parallel"] = [None]
+            self.put(r, "vocab-barriers", 0.5, 1, 2)
+            if c.one("vocab-barriers") == 1 and self.often(0.9):
+                c.own.pop("document-end", None)
+        self.stages = min(self.stages, self.layers + 2) if self.often(0.9) else self.stages
+        if self.stages > 1:
+            r["stages"] = [self.stages]
+        self.put(r, "schedule", 0.7, *PASSES)
+        if self.often(0.04):
+            r["schedule"] = ["auto"]
+            self.put(r, "activations", 0.5, 2, 4)
+        chunks = 1
+        if c.one("schedule", "") in ("interleaved", "1f1b", "gpipe", "zb-h1"):
+            self.put(r, "chunks", 0.25, 2, 2, 3)
+            self.put(r, "placement", 0.5 if "chunks" in r else 0.05, "loop", "vee")
+        if c.one("schedule", "") in ("interleaved", "zb-v", "v-half", "v-min"):
+            chunks = 2
+        self.put(r, "backward", 0.2, "fused", "split")
+        self.put(r, "grain", 0.2, "pass", "layer")
+        self.put(r, "look-ahead", 0.03, 1e-5)
+        places = self.stages * int(c.one("chunks", chunks))
+        m = self.microbatches
+        if places > 2 and self.often(0.2):
+            self.paths(c, places, m)
+        elif self.stages > 2 and self.often(0.04) and not c.has("vocab-parallel"):
+            r["skip"], r["save-paths"] = [self.of(0.1, 0.25)], ["found"]
+            self.put(r, "swap", 0.4, None)
+        elif self.often(0.06):
+            r["order"] = ["derive"]
+        elif self.often(0.05) and c.one("schedule", "1f1b") == "1f1b" and places == self.stages:
+            fused = " ".join([f"F{i}" for i in range(m)] + [f"B{i}" for i in range(m)])
+            r["order"], c.files["order"] = ["order"], "".join(f"{s}: {fused}\n" for s in range(self.stages))
+
+    def paths(self, c, stages, m):
+        """Each microbatch leaves some out; all between the first and the last are visited equally often."""
+        visits = self.dice.randint(1, m)
+        of = [[] for _ in range(m)]
+        for stage in range(1, stages - 1):
+            for i in self.dice.sample(range(m), visits):
+                of[i].append(stage)
+        if self.often(0.3):
+            for path in of:
+                self.dice.shuffle(path)
+        c.run["paths"] = ["paths"]
+        c.files["paths"] = "".join(f"{i}: {' '.join(map(str, [0, *path, stages - 1]))}\n" for i, path in enumerate(of))
+
+    def sequence(self, c):
+        r = c.run
+        if not self.often(0.05 if c.has("paths", "vocab-parallel") else 0.3):
+            if c.one("schedule", "") == "seq1f1b":
+                r["pieces"] = [2]
+            return
+        r["pieces"] = [self.of(2, 3, 4)]
+        if self.context < (least := r["pieces"][0] * int(c.one("sequence"))) * 2 and self.often(0.9):
+            self.context = c.own["context"][0] = 3 * least
+            c.own.pop("positions", None)
+        if "experts" in c.own:
+            c.own["aux-loss"] = [0]
+            c.own.pop("expert-capacity", None)  # of a piece
+        self.put(r, "cut", 0.3, "even", "balanced")
+        self.put(r, "piece-order", 0.4, "tokens", "layers", "layers")
+        if c.one("piece-order", "") == "layers" and self.often(0.5):
+            r["home"] = ["kv=disk"]
+        if self.often(0.3):
+            r["home"] = r.get("home", []) + ["act=disk"]
+            shares = (0, 1) if c.has("expert-parallel") else (0, 0.25, 0.5, 0.6, 1)
+            self.put(r, "offload", 0.7, *[f"activations={x}" for x in shares])
+
+    def memory(self, c):
+        r = c.run
+        blocks = ["h.0", f"h.{self.layers - 1}", "h.*"]
+        if self.often(0.25):
+            r["recompute"] = [self.of("none", "selective", "full", "full", "whole")]
+            if self.often(0.2):
+                r["recompute"] = [f"{self.of('selective', 'full', 'whole')}@{self.of(*blocks)}"]
+        r.pop("grain", None) if "home" in r and self.often(0.9) else None
+        if self.often(0.15) and "home" not in r:
+            r.pop("grain", None)
+            self.layers = c.own["layers"][0] = max(self.layers, self.of(4, 5, 6, 8))  # it is to save something
+            r["home"] = [self.of("act=disk", "act.b=disk", "state=disk", "weights=disk", "weights=disk", "auto")]
+            if r["home"] == ["auto"]:
+                r["memory"] = [self.of("2M", "8M")]
+            elif self.often(0.2):
+                r["home"] = r["home"] + [f"{r['home'][0].split('=')[0]}@{self.of(*blocks)}=device"]
+        if "home" in r:
+            self.put(r, "disk", 0.3, ".", ".:1G")
+            self.put(r, "host-memory", 0.05, "1G")
+        self.put(r, "memory", 0.1, "1G")
+        self.put(r, "update", 0.02, "device", "device", "every:2")
+        self.quotas(c)
+
+    def quotas(self, c):
+        names = ["act", "act.b", "load"] + (["fwd", "bwd"] if self.stages > 1 else [])
+        if c.one("schedule", "") in ("interleaved", "zb-v", "v-half", "v-min"):
+            names += ["pool"]
+        if c.one("schedule", "").startswith(("zb", "v-")):
+            names += ["act.w"]
+        if any("disk" in home for home in c.run.get("home", [])):
+            names += ["spill", "fill"]
+        if any("weights" in home for home in c.run.get("home", [])):
+            names += ["weights"]
+        if c.one("shard", "") == "parameters":
+            names += ["gather"]
+        if c.one("shard", "") in ("parameters", "gradients"):
+            names += ["reduce"]
+        if c.has("vocab-parallel"):
+            names += ["spread"]
+        if self.often(0.25):
+            c.run["quota"] = [f"{self.of(*names)}{self.of('', '', '', '@0')}={self.of(1, 2, 3, 5)}"
+                              for _ in range(self.of(1, 1, 2))]
+
+    def job(self, c):
+        r = c.run
+        devices = self.ways * self.stages
+        self.put(r, "devices", 0.1, "cpu", f"cpu:{devices}", f"cpu:{devices}x1")
+        if devices > 1 and self.often(0.15):
+            r["processes"], r["heartbeat-timeout"] = [self.of(2, 2, min(3, devices))], [60]
+        order = list(range(devices))
+        self.dice.shuffle(order)
+        if devices > 1:
+            self.put(r, "assign", 0.05, ",".join(map(str, order)))
+        self.put(r, "workers", 0.3, 1, 2, 3)
+        self.put(r, "machine", 0.03, "a100-sxm-80gb", "h100-sxm-80gb")
+        self.put(r, "check-finite", 0.05, None)
+        if self.often(0.08):
+            r["eval"], r["eval-every"] = ["text.txt" if c.own["data"] == ["text.txt"] else "tokens.u16"], [self.of(1, 2)]
+            self.put(r, "best", 0.5, "loss", "loss:min")
+        self.put(r, "save", 0.25, "values.safetensors")
+        if c.has("lora"):
+            self.put(r, "save-adapter", 0.4, "adapter")
+        if self.often(0.12) and not c.has("skip", "save-paths"):
+            r["checkpoint"], r["every"] = ["points"], [self.of(1, 2)]
+            self.put(r, "keep", 0.5, 1, 2)
+            self.put(r, "resume", 0.7, None)
+        for name in ("report", "trace", "plan"):
+            self.put(r, name, 0.05, name)
+
+
+# ---- running ------------------------------------------------------------------------------------
+
+
+class Outcome:
+    """How a command ended, what it said, and {step: (loss, norm, rate)}."""
+
+    def __init__(self, status, said, steps, folder):
+        self.status, self.said, self.steps, self.folder = status, said, steps, folder
+
+
+def once(words, folder):
+    """One process group, ended after a time; (status, what it said)."""
+    env = dict(os.environ, HOME=folder, TMPDIR=folder)
+    with subprocess.Popen(words, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as run:
+        try:
+            said = run.communicate(timeout=TIMEOUT)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            return 124, run.communicate()[0]
+        return run.returncode, said
+
+
+def steps_of(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+    except (OSError, ValueError):
+        return {}
+    return {row["step"]: (row["loss"], row["grad_norm"], row["lr"]) for row in rows if "loss" in row}
+
+
+class Runs:
+    def __init__(self, work):
+        self.work, self.lock, self.number, self.references = work, threading.Lock(), 0, {}
+        dice = random.Random(7)
+        with open(os.path.join(work, "text.txt"), "w", encoding="ascii") as file:
+            words = ["river", "stone\n", "and", "a", "mill", "turns", "slowly.\n", "under", "it", "x"]
+            file.write(" ".join(dice.choice(words) for _ in range(3000)))
+        with open(os.path.join(work, "tokens.u16"), "wb") as file:
+            tokens = [min(dice.randrange(37), dice.randrange(37)) for _ in range(12000)]
+            file.write(struct.pack(f"<{len(tokens)}H", *tokens))
+
+    def folder(self, command):
+        with self.lock:
+            self.number += 1
+            folder = os.path.join(self.work, str(self.number))
+        os.mkdir(folder)
+        for name in ("text.txt", "tokens.u16"):
+            os.link(os.path.join(self.work, name), os.path.join(folder, name))
+        for name, text in command.files.items():
+            with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                file.write(text)
+        return folder
+
+    def run(self, command, *more):
+        folder = self.folder(command)
+        words = [BIN, "--quiet", "--watchdog", "20", "--log", "log.jsonl", *more]
+        before = {}
+        if command.has("resume"):  # two steps by another run, on one device after another
+            first = self.without_resume(command)
+            status, said = once([*words, "--steps", "2", *first.words()], folder)
+            if status:
+                return Outcome(status, said, {}, folder)
+            before = steps_of(os.path.join(folder, "log.jsonl"))
+        status, said = once([*words, "--steps", str(STEPS), *command.words()], folder)
+        return Outcome(status, said, {**before, **steps_of(os.path.join(folder, "log.jsonl"))}, folder)
+
+    @staticmethod
+    def without_resume(command):
+        first = command.copy()
+        for name in ("resume", "save", "save-adapter"):
+            first.run.pop(name, None)
+        return first
+
+    def reference(self, command, keep):
+        """What one device learns; `keep` are options that it is given too."""
+        with self.lock:
+            key = " ".join(plain(command, keep).words()) + repr(command.files.get("paths"))
+            job = self.references.setdefault(key, [threading.Lock(), None])
+        with job[0]:
+            if job[1] is None:
+                one = plain(command, keep)
+                one.run["save"] = ["values.safetensors"]
+                job[1] = self.run(one)
+        return job[1]
+
+
+def plain(command, keep):
+    """The same model, learning the same way, on one device (paths: one for each stage)."""
+    one = command.copy()
+    learned = {name for name, what in OPTIONS.items() if what == LEARNED} | keep
+    if command.has("paths"):
+        learned |= {"stages"}
+        one.run["stages"] = [stages_of(command)]
+    one.run = {name: values for name, values in one.run.items() if name in learned}
+    return one
+
+
+def stages_of(command):
+    return 1 + max(int(n) for line in command.files["paths"].splitlines() for n in line.split(":")[1].split())
+
+
+# ---- judging ------------------------------------------------------------------------------------
+
+
+def apart(a, b):
+    """Where two runs differ: the largest relative difference of a loss or norm."""
+    if a.steps.keys() != b.steps.keys():
+        return float("inf")
+    worst = 0.0
+    for step, one in a.steps.items():
+        for x, y in zip(one[:2], b.steps[step][:2]):
+            if not (isinstance(x, (int, float)) and isinstance(y, (int, float)) and x == x and y == y):
+                return float("inf")
+            worst = max(worst, abs(x - y) / max(abs(y), 1e-3))
+    return worst
+
+
+def tensors(path):
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        head, data = json.loads(file.read(size)), file.read()
+    head.pop("__metadata__", None)
+    return {name: (t["dtype"], tuple(t["shape"]), data[t["data_offsets"][0]:t["data_offsets"][1]])
+            for name, t in head.items()}
+
+
+def values_apart(command, a, b, exact):
+    """Why the saved values are not the reference's, or None. An update of a gradient of nothing but rounding goes
+    either way, as far as its rate."""
+    mine, theirs = (tensors(os.path.join(o.folder, "values.safetensors")) for o in (a, b))
+    if {n: t[:2] for n, t in mine.items()} != {n: t[:2] for n, t in theirs.items()}:
+        return "saved tensors have other names, types or shapes"
+    if exact:
+        return next((f"saved {n} has other bits" for n in mine if mine[n][2] != theirs[n][2]), None)
+    rate = 1e-2 if command.has("group") else 0
+    bound = 1e-5 + 4 * sum(max(step[2] or 0, rate) for step in b.steps.values())
+    for name, (kind, _, data) in mine.items():
+        if kind == "F32":
+            form = f"<{len(data) // 4}f"
+            pairs = zip(struct.unpack(form, data), struct.unpack(form, theirs[name][2]))
+            if not all(abs(x - y) <= bound for x, y in pairs):
+                return f"saved {name} has other values"
+    return None
+
+
+def refusal_is_wrong(command, o):
+    """Why a refusal is no good answer, or None."""
+    if not o.said.strip():
+        return "refused without a word"
+    if "broken invariant" in o.said:
+        return "broken invariant"
+    if re.search(r"(?<![\w.])/?[\w./-]+/[\w-]+\.[ch]:\d+", o.said):
+        return "a source path of the build in a message"
+    if o.status == 3 and re.search(r"stuck|deadlock|cannot finish|waits for", o.said):
+        if not command.has("quota", "order"):
+            return "stuck without a quota or an order of the user's"
+    return None
+
+
+def reason(said):
+    """A refusal without its numbers and names."""
+    line = next((l for l in said.splitlines() if l.strip()), "")
+    line = re.sub(r"^(actorrun|\[\d+\]|rank \d+|process \d+): *", "", line)
+    line = re.sub(r"\b[\w.-]*\d[\w.-]*\b", "N", re.sub(r"/\S+", "PATH", line))
+    return line[:110]
+
+
+class Judge:
+    def __init__(self, work):
+        self.runs = Runs(work)
+
+    def judge(self, command, again):
+        """(kind, what there is to say)"""
+        o = self.runs.run(command)
+        try:
+            kind, why = self.outcome(command, o)
+            if kind.startswith("equal") and again:
+                more = self.runs.run(command, "--jitter", "60")
+                if more.status or apart(more, o) != 0:
+                    kind, why = "wrong", f"under jitter: status {more.status}, {apart(more, o):.1e} apart\n{more.said}"
+                shutil.rmtree(more.folder)
+            return kind, why
+        finally:
+            shutil.rmtree(o.folder)
+
+    def outcome(self, command, o):
+        if o.status == 124:
+            return "hung", o.said
+        if o.status < 0 or o.status > 100 or "Sanitizer" in o.said or "runtime error:" in o.said:
+            return "crashed", f"status {o.status}\n{o.said}"
+        if o.status in (2, 3):
+            why = refusal_is_wrong(command, o)
+            return ("crashed" if why == "broken invariant" else "badly refused", f"{why}\n{o.said}") if why \
+                else ("refused", reason(o.said))
+        if o.status:
+            if command.has("expert-rows") and "--expert-rows" in o.said:
+                return "refused", reason(o.said)
+            return "failed", f"status {o.status}\n{o.said}"
+        return self.compare(command, o)
+
+    def compare(self, command, o):
+        if command.has("skip"):  # what was found is what one device is given
+            command = command.copy()
+            with open(os.path.join(o.folder, "found"), encoding="ascii") as file:
+                command.files["paths"] = file.read()
+            command.run["paths"] = ["paths"]
+        exact = not command.has(*AXES)
+        one = self.runs.reference(command, REORDERS & command.run.keys() if exact else set())
+        if one.status:
+            return "failed", f"one device: status {one.status}\n{one.said}"
+        far = apart(o, one)
+        if far > (0 if exact else NEAR):
+            both = "\n".join(f"  {s}: {o.steps.get(s)} for {one.steps.get(s)}" for s in sorted(one.steps))
+            return "wrong", f"{far:.2e} apart\n{both}"
+        if exact and REORDERS & command.run.keys():
+            whole = self.runs.reference(command, set())
+            if not whole.status and apart(o, whole) > NEAR:
+                return "wrong", f"{apart(o, whole):.2e} from whole sequences\n  {o.steps} for {whole.steps}"
+        if command.has("save"):
+            why = values_apart(command, o, one, exact)
+            if why:
+                return "wrong", why
+        return "equal, bit for bit" if exact else "equal", ""
+
+
+# ---- making a command shorter ---------------------------------------------------------------------
+
+
+def shorter(command):
+    """Commands with an option less, or a smaller number."""
+    for name in list(command.run):
+        if name in ("microbatches",):
+            continue
+        less = command.copy()
+        values = less.run.pop(name)
+        if name in ("paths", "skip", "checkpoint"):
+            for other in {"skip": ("save-paths", "swap"), "checkpoint": ("every", "keep", "resume")}.get(name, ()):
+                less.run.pop(other, None)
+        yield less
+        if len(values) > 1:
+            for i in range(len(values)):
+                less = command.copy()
+                less.run[name] = values[:i] + values[i + 1:]
+                yield less
+    for name in list(command.own):
+        if name in ("data", "layers", "width", "heads", "context", "batch", "experts", "top-k", "expert-ffn", "vocab"):
+            continue
+        less = command.copy()
+        less.own.pop(name)
+        yield less
+    if command.own["layers"][0] > 1:
+        less = command.copy()
+        less.own["layers"] = [less.own["layers"][0] - 1]
+        yield less
+
+
+def shrink(judge, command, kind, why, budget=80):
+    first = lambda text: reason(text.split("\n")[0])
+    again = True
+    while again:
+        again = False
+        for less in shorter(command):
+            if (budget := budget - 1) < 0:
+                return command
+            got, said = judge.judge(less, "under jitter" in why)
+            if got == kind and (kind == "wrong" or first(said) == first(why)):
+                command, again = less, True
+                break
+    return command
+
+
+# ---- the test -------------------------------------------------------------------------------------
+
+
+def offered():
+    names = set()
+    for model in ([], ["gpt"], ["llama"], ["mixtral"], ["qwen-moe"]):
+        said = subprocess.run([BIN, *model, "--help"], capture_output=True, text=True, check=True).stdout
+        names |= set(re.findall(r"^  --([a-z0-9-]+)", said, re.M))
+    return names
+
+
+def check_options():
+    """Somebody has decided of each option what is done with it."""
+    there = offered()
+    unknown, gone = sorted(there - OPTIONS.keys()), sorted(OPTIONS.keys() - there)
+    for name in unknown:
+        print(f"--{name}: OPTIONS of compositions.py does not say whether it may change what is learned")
+    for name in gone:
+        print(f"--{name}: OPTIONS of compositions.py has an option that actorrun has not")
+    return not unknown and not gone
+
+
+def show(seed, number, kind, why, command):
+    print(f"\n{kind}: seed {seed}, number {number}: compositions.py --seed {seed} --only {number}")
+    print("  actorrun --steps 3 " + shlex.join(command.words()))
+    for name, text in command.files.items():
+        print(f"  {name}: " + " / ".join(text.splitlines()))
+    print("  " + why.strip().replace("\n", "\n  ")[:1500], flush=True)
+
+
+def main():
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--seed", type=int, default=1)
+    ask.add_argument("--count", type=int, default=(20 if SLOW else 200) * int(os.environ.get("SLUICE_SEEDS") or 1))
+    ask.add_argument("--only", type=int)
+    ask.add_argument("--jobs", "-j", type=int, default=2)
+    ask.add_argument("--without", action="append", default=[])
+    ask.add_argument("--no-shrink", action="store_true")
+    ask.add_argument("--all", action="store_true", help="prints every command and how it ended")
+    how = ask.parse_args()
+    ok = check_options()
+    print(f"seed {how.seed}, {how.count} commands", flush=True)
+    numbers = range(how.count) if how.only is None else [how.only]
+    ends, reasons, drawn, lock = collections.Counter(), collections.Counter(), collections.Counter(), threading.Lock()
+    work = tempfile.mkdtemp(prefix="compositions")
+    judge = Judge(work)
+
+    def one(number):
+        command = Draw(how.seed, number).command()
+        if any(word in command.words() for word in how.without):
+            return
+        kind, why = judge.judge(command, number % 3 == 0)
+        with lock:
+            ends[kind] += 1
+            drawn.update([*command.run, *command.own])
+            if kind == "refused":
+                reasons[why] += 1
+            if how.all:
+                print(f"{number} {kind}: {shlex.join(command.words())} {why}", flush=True)
+        if kind not in ("equal", "equal, bit for bit", "refused"):
+            less = command if how.no_shrink else shrink(judge, command, kind, why)
+            with lock:
+                show(how.seed, number, kind, why, command)
+                if less.words() != command.words():
+                    print("  shorter: actorrun --steps 3 " + shlex.join(less.words()), flush=True)
+
+    try:
+        with concurrent.futures.ThreadPoolExecutor(how.jobs) as pool:
+            for done in [pool.submit(one, number) for number in numbers]:
+                done.result()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print("\n" + ", ".join(f"{n} {kind}" for kind, n in ends.most_common()))
+    for why, n in reasons.most_common():
+        print(f"  {n:4} refused: {why}")
+    if len(numbers) >= 1000:
+        for name, what in OPTIONS.items():
+            if what in (FREE, LEARNED) and not drawn[name] and name != "jitter":
+                print(f"--{name} was never drawn")
+                ok = False
+    sys.exit(0 if ok and ends.keys() <= {"equal", "equal, bit for bit", "refused"} else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+#!/bin/bash
+# Random compositions of all options learn what one device learns (compositions.py).
+# labels: random first
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+exec python3 "$SLUICE_SOURCE/tests/models/compositions.py" "$@"
