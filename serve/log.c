@@ -43,11 +43,19 @@ sl_status sli_log_open(sl_session *s) {
   return SL_OK;
 }
 
-void sli_log_close(sl_session *s) {
-  if (s->log.to) fclose(s->log.to);
+/* A session whose log has gaps says nothing of what it did: it ends. */
+static sl_status say(const sl_session *s, int error) {
+  return sl_fail(SL_E_IO, "cannot write %s: %s", s->options.log, strerror(error));
+}
+
+sl_status sli_log_close(sl_session *s) {
+  sl_status status = SL_OK;
+  if (s->log.to && ferror(s->log.to)) status = say(s, s->log.error);
+  if (s->log.to && fclose(s->log.to) && !status) status = say(s, errno);
   if (s->log.from) fclose(s->log.from);
   free(s->log.line);
   free(s->log.ends);
+  return status;
 }
 
 static FILE *word(sl_session *s) {
@@ -73,7 +81,11 @@ void sli_log_tick(sl_session *s, const tick *t) {
   if (!s->log.to || !t->count) return;
   putc('\n', s->log.to);
   s->log.within = false;
-  fflush(s->log.to);
+  if (!s->log.error && (fflush(s->log.to) || ferror(s->log.to))) {
+    s->log.error = errno;
+    say(s, errno);
+    sl_runtime_abort(s->about.rt, SL_E_IO, sl_detail());
+  }
 }
 
 bool sli_log_next(sl_session *s) {

@@ -128,7 +128,8 @@ sl_status sl_session_rehearse(const sl_session_options *options, int64_t n, cons
   sl_session *s;
   status = sli_session_open(options, &p.base, &s);
   if (!status) status = run(&p, s);
-  sl_session_destroy(s);
+  sl_status closed = sl_session_destroy(s);
+  if (!status) status = closed;
   free(p.prompt);
   if (status) sl_rehearsal_fini(&p.out);
   else *out = p.out;

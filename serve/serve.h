@@ -94,6 +94,7 @@ typedef struct sli_session_log {
   char *line;           /* of `from` */
   size_t capacity;
   bool within;          /* a line of `to`: it has words */
+  int error;            /* of writing it; 0: none */
   long long number;     /* of the line, from 1 */
   const char *at;       /* in the line, what is to be followed next; NULL: between lines */
   size_t nends, ends_capacity;
@@ -202,7 +203,7 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at);
 
 /* log.c */
 sl_status sli_log_open(sl_session *s);
-void sli_log_close(sl_session *s);
+sl_status sli_log_close(sl_session *s); /* SL_E_IO: not all of it was written */
 void sli_log_yield(sl_session *s, const request *r);
 void sli_log_cancel(sl_session *s, const request *r);
 void sli_log_part(sl_session *s, const request *r, int64_t rows); /* those that are next */

@@ -164,6 +164,19 @@ static sl_status make_plan(sl_session *s) {
 
 static bool is_modelled(const sl_session *s) { return !sl_device_computes(s->options.lower.devices.kind); }
 
+/* Terms of the options, and those of the lowered graph. */
+static sl_status join_job(const sl_session *s) {
+  const sl_session_options *o = &s->options;
+  const sl_term *more;
+  int nmore = sl_lowered_terms(s->about.lowered, &more), n = 0;
+  sl_term *all = sli_calloc((size_t)(o->nterms + nmore + 1), sizeof *all);
+  for (int i = 0; i < o->nterms; i++) all[n++] = o->terms[i];
+  for (int i = 0; i < nmore; i++) all[n++] = more[i];
+  sl_status status = sl_job_join(o->job, s->about.plan, n, all);
+  free(all);
+  return status;
+}
+
 static sl_status make_runtime(sl_session *s) {
   sl_runtime_options run = s->options.run;
   sl_job *job = s->options.job;
@@ -171,7 +184,7 @@ static sl_status make_runtime(sl_session *s) {
   if (is_modelled(s)) run.no_data = true, run.duration = sli_price_firing, run.duration_ctx = s;
   if (s->play) run.clock = SL_CLOCK_VIRTUAL;
   if (job) run.peers = sl_job_peers(job), run.process = sl_job_process(job);
-  sl_status status = job ? sl_job_join(job, s->about.plan, 0, NULL) : SL_OK;
+  sl_status status = job ? join_job(s) : SL_OK;
   if (!status) status = sl_runtime_create(s->about.plan, &run, &s->about.rt);
   if (status) return status;
   sl_lowered_attach((sl_lowered *)s->about.lowered, s->about.rt);
@@ -244,7 +257,10 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
     return SL_OK;
   }
   s->status = status; /* which its job ends with */
+  char *detail = sli_strdup(sl_detail());
   sl_session_destroy(s);
+  sl_fail(status, "%s", detail);
+  free(detail);
   return status;
 }
 
@@ -258,11 +274,11 @@ static void stop_thread(sl_session *s) {
   pthread_join(s->thread, NULL);
 }
 
-static void free_ticks(sl_session *s) {
+static sl_status free_ticks(sl_session *s) {
   for (int i = 0; i < s->ticks.most; i++) free(s->ticks.of[i].parts);
   free(s->ticks.of);
   sli_pages_fini(s);
-  sli_log_close(s);
+  return sli_log_close(s);
 }
 
 /* One that was never joined has nobody to tell. */
@@ -281,16 +297,12 @@ static sl_status write_trace(const sl_session *s) {
 }
 
 /* Of all processes in the first one, unless the session has failed. */
-static void keep_trace(const sl_session *s) {
+static sl_status keep_trace(const sl_session *s) {
   bool failed = s->options.job && s->status;
-  if (s->ran && s->options.trace && !failed && write_trace(s)) sli_log("%s", sl_detail());
+  return s->ran && s->options.trace && !failed ? write_trace(s) : SL_OK;
 }
 
-void sl_session_destroy(sl_session *s) {
-  if (!s) return;
-  stop_thread(s);
-  keep_trace(s);
-  end_job(s);
+static void free_all(sl_session *s) {
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);
@@ -298,12 +310,24 @@ void sl_session_destroy(sl_session *s) {
   pthread_cond_destroy(&s->work);
   pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->lock);
-  free_ticks(s);
   free(s->shares);
   sli_fit_fini(&s->fit);
   free(s->events.of);
   free(s->detail);
   free(s);
+}
+
+sl_status sl_session_destroy(sl_session *s) {
+  if (!s) return SL_OK;
+  stop_thread(s);
+  sl_status traced = keep_trace(s);
+  char *detail = sli_strdup(traced ? sl_detail() : "");
+  end_job(s);
+  sl_status logged = free_ticks(s);
+  free_all(s);
+  if (traced) sl_fail(traced, "%s", detail);
+  free(detail);
+  return traced ? traced : logged;
 }
 
 sl_status sl_session_wait(sl_session *s) {

@@ -102,10 +102,14 @@ typedef struct sl_session_options {
                                  process 0 has the requests. Not joined yet; the session ends it, also
                                  where create fails, and its owner closes it behind that. NULL: this
                                  one alone */
+  const sl_term *terms;       /* [nterms] what all of its processes must have alike, beside model and plan: what weights
+                                 hold, say (sl_job_join) */
+  int nterms;
   /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;
-  const char *log;            /* file that gets a line for each tick, of what it took; NULL: none */
+  const char *log;            /* file that gets a line for each tick, of what it took; NULL: none. A session that
+                                 cannot write it ends with SL_E_IO */
   const char *replay;         /* such a file: ticks take what it says instead; NULL: as requests come */
   const char *trace;          /* file that gets what ran when, as sl_trace_write() has it, when the session is
                                  destroyed: the newest firings, run.trace_records of each worker [2^16], of
@@ -121,8 +125,9 @@ typedef struct sl_session_options {
  * and `load`. What the options point to outlives the call only where that is said. */
 sl_status sl_session_create(const sl_session_options *options, sl_session **out);
 /* Ends all requests and the plan, after the ticks under way. Pointers into events are no longer good.
- * With several processes: process 0 ends it for all. */
-void sl_session_destroy(sl_session *s);
+ * With several processes: process 0 ends it for all. SL_E_IO names the log or the trace that could not be written
+ * whole; the session is no more all the same. */
+sl_status sl_session_destroy(sl_session *s);
 /* In the other processes of a job: blocks until process 0 ends the session. How it ended, as
  * sl_session_status. */
 sl_status sl_session_wait(sl_session *s);

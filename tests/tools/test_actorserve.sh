@@ -273,3 +273,51 @@ refused "--devices null:1: they hold no values" --devices null:1 model
 refused "--quota act.b=2: of a model that is served" --quota act.b=2 model
 refused "--admit sometimes: it is one of reserve, recompute" --admit sometimes model
 refused "--host nowhere.invalid" --host nowhere.invalid model
+
+# What cannot be written is named, and ends it with 1: what is printed as well.
+for output in log trace report; do
+  serve --$output /dev/full model
+  ask completions '{"prompt":"a","max_tokens":2}' >said
+  kill -INT "$pid" 2>/dev/null || :
+  ! wait "$pid" || fail "--$output /dev/full ends well"
+  says "/dev/full" err
+done
+got=0
+"$actorserve" --port 0 model >/dev/full 2>err || got=$?
+((got == 1)) && says "standard output" err
+echo '{"time": 0, "prompt": 3, "answer": 4}' >one.jsonl
+for words in "--log /dev/full" "--trace /dev/full" "--report /dev/full"; do
+  # shellcheck disable=SC2086
+  ends 1 "$actorserve" --quiet --clock virtual --tick 1e-3,0,0,0 --arrivals one.jsonl $words model
+  says "/dev/full" err
+done
+
+# The key may lie in a file, or in a variable, and is asked for; who listens for others without one is warned.
+echo "se-cret" >key
+serve --api-key-file key --host 127.0.0.1 model
+[[ $(curl -s -o said -w '%{http_code}' "$url/models") == 401 ]] || fail "nobody asks without the key"
+[[ $(curl -s -o said -w '%{http_code}' -H 'Authorization: Bearer se-cret' "$url/models") == 200 ]] || fail "with it"
+tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q "se-cret" && fail "the key is told to others"
+drained
+SLUICE_API_KEY=other serve --host 0.0.0.0 model
+[[ $(curl -s -o said -w '%{http_code}' "http://127.0.0.1:${url##*:}/models") == 401 ]] || fail "the variable says the key"
+! grep -q "warning" err || fail "there is a key: $(<err)"
+drained
+serve --host 0.0.0.0 model
+drained
+says "warning: --host 0.0.0.0 without a key" err
+: >nokey
+printf 'a b\n' >spaces
+for words in "--api-key-file nokey" "--api-key-file spaces" "--api-key-file nowhere" "--api-key-file key --api-key k" \
+  "--request-memory 1M" "--cors nothing" "--cors http://a/b"; do
+  # shellcheck disable=SC2086
+  ends 2 "$actorserve" --port 0 $words model
+  says "$(cut -d" " -f1 <<<"$words" | cut -c3-)" err
+done
+
+# Prefixes of requests with another salt are not shared.
+serve "${longer[@]}"
+salted() { ask completions "{\"prompt\":$ids,\"max_tokens\":1,\"cache_salt\":$1}" | field "$cached"; }
+[[ "$(salted '"a"') $(salted '"b"') $(salted '"a"') $(salted null) $(salted '"b"') $(salted null)" == "0 0 128 0 128 128" ]] ||
+  fail "salts keep prefixes apart"
+drained

@@ -214,7 +214,7 @@ bool generates_only(const settings *s);
 sl_status generate_check(const settings *s);
 /* Continues the prompt, printing as it goes: with the values that a run begins with, by all processes together;
  * and with those that the job holds, or has saved, in process 0. */
-sl_status generate_first(const job *j);
+sl_status generate_first(job *j);
 sl_status generate(const job *j);
 
 #endif

@@ -280,12 +280,15 @@ sl_status generate_check(const settings *s) {
   return status;
 }
 
-sl_status generate_first(const job *j) {
+sl_status generate_first(job *j) {
   const settings *s = j->settings;
   sl_session_options o = options_of_first(s);
   sl_placement *placement = NULL;
   sl_status status = SL_OK;
   if (s->processes > 1) {
+    status = terms_add_files(&j->terms, s);
+    o.terms = j->terms.items;
+    o.nterms = (int)j->terms.count;
     o.job = j->processes;
     o.run.bind = machine_bind;
     o.run.bind_arg = (void *)&j->machine;

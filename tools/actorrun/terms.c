@@ -94,15 +94,19 @@ static void add_data(terms *t, const sl_graph *g) {
   free(files);
 }
 
-sl_status terms_add_plan(terms *t, const settings *s, const sl_graph *g, const sl_lowered *lowered) {
+sl_status terms_add_files(terms *t, const settings *s) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
+  sl_status status = init ? terms_add_weights(t, init) : SL_OK;
+  if (!status && adapter) status = terms_add_adapter(t, adapter);
+  return !status && s->data.tokenizer ? terms_add_file(t, s->data.tokenizer) : status;
+}
+
+sl_status terms_add_plan(terms *t, const settings *s, const sl_graph *g, const sl_lowered *lowered) {
   const sl_term *more;
   int n = sl_lowered_terms(lowered, &more);
   for (int i = 0; i < n; i++) terms_add(t, sli_strdup(more[i].name), sli_strdup(more[i].value), NULL);
   add_data(t, g);
-  sl_status status = init ? terms_add_weights(t, init) : SL_OK;
-  if (!status && adapter) status = terms_add_adapter(t, adapter);
-  if (!status && s->data.tokenizer) status = terms_add_file(t, s->data.tokenizer);
+  sl_status status = terms_add_files(t, s);
   if (!status && sli_lowered_own_code(lowered)) status = terms_add_file(t, s->model_word);
   return status;
 }

@@ -9,5 +9,7 @@ void terms_init(terms *t, const settings *s);
 /* Adds what the plan's hash does not say, and the contents of the files that are read. SL_E_INPUT names one that
  * cannot be. */
 sl_status terms_add_plan(terms *t, const settings *s, const sl_graph *g, const sl_lowered *lowered);
+/* Only the files of weights, adapters and tokenizers. */
+sl_status terms_add_files(terms *t, const settings *s);
 
 #endif

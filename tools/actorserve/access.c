@@ -28,7 +28,10 @@ static sl_status read_key(const char *path, char **out) {
   if (status) return sl_fail(status, "--api-key-file: %s", sl_detail());
   text[strcspn(text, "\r\n")] = 0;
   *out = text;
-  return check_key(path, text);
+  char *from = sli_format("--api-key-file %s", path);
+  status = check_key(from, text);
+  free(from);
+  return status;
 }
 
 static sl_status read_any_key(const char *option, const char *path, const char *said, char **out) {

@@ -46,7 +46,7 @@ void seen_close(served *m);
 sl_status model_options(settings *s, served *m, sl_session_options *out);
 /* Makes a session of the settings' model, with its weights. */
 sl_status model_open(settings *s, served *out);
-void model_close(served *m);
+sl_status model_close(served *m); /* SL_E_IO names what could not be written */
 /* Reads what lies with the model's weights and its tokenizer of how it talks. */
 sl_status voice_open(const settings *s, int64_t vocabulary, served *out);
 void voice_close(served *m);

@@ -57,8 +57,11 @@ static sl_status serve_here(settings *s) {
   if (!status) status = measures ? measure(s, &m) : plays ? play(s, &m) : model_open(s, &m);
   if (!status && !plays) status = s->process ? wait_for_first(&m) : serve(s, &m);
   if (!status && !plays && report && !s->process) status = report_write(report, &m);
-  model_close(&m);
-  return status;
+  char *detail = sli_strdup(status ? sl_detail() : "");
+  sl_status closed = model_close(&m);
+  if (status) sl_fail(status, "%s", detail);
+  free(detail);
+  return status ? status : closed;
 }
 
 /* Here, or by the processes that are started for it. */
@@ -71,11 +74,18 @@ static sl_status serve_or_launch(settings *s, int *exit_status) {
   return status || launched ? status : serve_here(s);
 }
 
+/* What was printed counts as one more file. */
+static sl_status end_output(sl_status status) {
+  if (!fflush(stdout) && !ferror(stdout)) return status;
+  return status ? status : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
+}
+
 int main(int argc, char **argv) {
   settings s;
   int exit_status = 0;
   sl_status status = settings_read(&actorserve_tool, argc, argv, &s);
   if (!status && !s.done) status = serve_or_launch(&s, &exit_status);
+  status = end_output(status);
   if (status) fprintf(stderr, "actorserve: %s\n", sl_detail());
   settings_fini(&s);
   return status ? sl_status_exit(status) : exit_status;

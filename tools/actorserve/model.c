@@ -64,6 +64,28 @@ static sl_status join(settings *s, served *m) {
   return SL_OK;
 }
 
+/* What each process may have for itself: where it runs, and what the first one alone does. */
+static bool is_apart(const char *name) {
+  static const char *const names[] = {
+      "devices", "disk", "heartbeat-timeout", "quiet", "report", "log", "restarts", "processes", "rdzv-endpoint", "rdzv-id", "nnodes",
+      "node-rank", "host", "port", "api-key", "api-key-file", "cors", "request-memory", "tokenizer", "chat-template", "stuck"};
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (!strcmp(names[i], name)) return true;
+  return false;
+}
+
+/* They are read before the session begins, and only where there are others. */
+static sl_status create(const settings *s, const sl_session_options *options, sl_session **out) {
+  sl_session_options o = *options;
+  terms t = {0};
+  sl_status status = o.job ? serving_terms(s, is_apart, &t) : SL_OK;
+  o.terms = t.items;
+  o.nterms = (int)t.count;
+  if (!status) status = sl_session_create(&o, out);
+  terms_fini(&t);
+  return status;
+}
+
 sl_status model_options(settings *s, served *m, sl_session_options *out) {
   bool given, whole;
   sl_status status = serving_cost(s, &m->cost, &given, &whole);
@@ -77,7 +99,7 @@ sl_status model_open(settings *s, served *m) {
   sl_status status = join(s, m);
   if (!status) status = machine_place(s, &m->machine);
   if (!status) status = model_options(s, m, &options);
-  if (!status) status = sl_session_create(&options, &m->session);
+  if (!status) status = create(s, &options, &m->session);
   if (status || settings_plays(s)) return status;
   sl_session_info about = sl_session_about(m->session);
   m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
@@ -87,10 +109,11 @@ sl_status model_open(settings *s, served *m) {
   return status ? status : seen_open(m, s->model->name);
 }
 
-void model_close(served *m) {
+sl_status model_close(served *m) {
   seen_close(m);
-  sl_session_destroy(m->session);
+  sl_status status = sl_session_destroy(m->session);
   sl_job_close(m->job);
   voice_close(m);
   machine_fini(&m->machine);
+  return status;
 }

@@ -63,3 +63,17 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
   *given = text;
   return text ? ticks_read(text, out, whole) : SL_OK;
 }
+
+/* ---- what processes have alike -------------------------------------------------------------------- */
+
+sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t) {
+  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"), *dot = strrchr(s->model_word, '.');
+  bool code = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".so"));
+  *t = (terms){0};
+  terms_add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
+  for (const sl_option *o = s->model->options; o && o->name; o++) terms_add_option(t, "--", o, s->model_args);
+  terms_add_options(t, s->options, s->run, apart);
+  sl_status status = init ? terms_add_weights(t, init) : SL_OK;
+  if (!status && adapter) status = terms_add_adapter(t, adapter);
+  return !status && code ? terms_add_file(t, s->model_word) : status;
+}

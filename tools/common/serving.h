@@ -6,6 +6,7 @@
 
 #include "tools/common/arrivals.h"
 #include "tools/common/settings.h"
+#include "tools/common/terms.h"
 
 /* The options that both have. */
 #define SERVING_OPTIONS                                                                                                \
@@ -35,6 +36,10 @@ sl_status serving_read(settings *s);
 /* A session of the settings' model: all but what a tool sets itself, sizes that are its own, threads, processes and
  * files. Points into `s`. */
 sl_session_options serving_options(const settings *s);
+
+/* What all processes of a session must have alike: the model, all options but those that `apart` says, and what the files of
+ * weights, adapters and code hold. SL_E_INPUT names one that cannot be read. */
+sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t);
 
 /* --arrivals, as fast as --rate says; in the settings' arena. */
 sl_status serving_arrivals(settings *s, arrivals *out);
