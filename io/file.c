@@ -11,6 +11,12 @@
 
 #include "base/base.h"
 
+sl_status sli_file_check(const char *path, const void *begin, size_t bytes) {
+  static const char pointer[] = "version https://git-lfs.github.com/spec/";
+  if (bytes < sizeof pointer || memcmp(begin, pointer, sizeof pointer - 1)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s is a pointer of git-lfs, not the file itself: git lfs pull fetches that", path);
+}
+
 sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes) {
   FILE *file = fopen(path, "rb");
   if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
@@ -24,13 +30,11 @@ sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes) {
   text[size] = 0;
   int error = ferror(file) ? errno : 0;
   fclose(file);
-  if (!error) {
-    *out = text;
-    *bytes = size;
-    return SL_OK;
-  }
-  free(text);
-  return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
+  sl_status status = error ? sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error))
+                           : sli_file_check(path, text, size);
+  if (status) free(text);
+  else *out = text, *bytes = size;
+  return status;
 }
 
 sl_status sli_file_read(const char *path, char **out) {
@@ -47,8 +51,10 @@ static sl_status map_open(const char *path, int fd, void **out, size_t *bytes) {
   if (!*bytes) return SL_OK;
   void *map = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map == MAP_FAILED) return sl_fail(SL_E_INPUT, "cannot map %s: %s", path, strerror(errno));
-  *out = map;
-  return SL_OK;
+  sl_status status = sli_file_check(path, map, *bytes);
+  if (status) munmap(map, *bytes);
+  else *out = map;
+  return status;
 }
 
 sl_status sli_file_map(const char *path, void **out, size_t *bytes) {

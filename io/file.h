@@ -15,6 +15,9 @@ sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes);
 /* Maps a regular file to be read; an empty one is NULL. munmap() ends that. SL_E_INPUT names it. */
 sl_status sli_file_map(const char *path, void **out, size_t *bytes);
 
+/* SL_E_INPUT, naming the file, if it begins as one that git-lfs has put in another's place. */
+sl_status sli_file_check(const char *path, const void *begin, size_t bytes);
+
 /* A hash (FNV-1a) of bytes, or, where they are many, of parts from all over them, the first and
  * the last included: quick at any size, and not to be fooled by what happens to files. */
 uint64_t sli_hash_samples(const void *bytes, size_t size);

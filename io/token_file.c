@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "io/file.h"
 #include "io/npy.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
@@ -287,7 +288,7 @@ static sl_status map_file(int fd, sli_token_file *f) {
     return sl_fail(SL_E_IO, "%s: cannot be mapped: %s", f->path, strerror(errno));
   f->bytes = bytes;
   f->size = (size_t)info.st_size;
-  return SL_OK;
+  return sli_file_check(f->path, bytes, f->size);
 }
 
 static sl_status open_and_map(sli_token_file *f) {

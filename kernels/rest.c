@@ -8,16 +8,23 @@
 #include "base/base.h"
 #include "io/half.h"
 
-/* As files name them. d and m lie before a block's numbers; of Q4_0 m is -8 d, which halves have, too. */
+static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+
+/* As files name them, with the bytes of a block and how it is taken. */
 static const struct {
   const char *type;
   sl_rest rest;
-  int head, bytes;
-} forms[] = {{"F32", SL_REST_F32, 0, 0},
-             {"BF16", SL_REST_BF16, 0, 0},
-             {"Q8_0", SL_REST_Q8_0, 2, 34},
-             {"Q4_1", SL_REST_Q4_1, 4, 20},
-             {"Q4_0", SL_REST_Q4_1, 2, 18}};
+  int bytes;
+  void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+} forms[] = {{"F32", SL_REST_F32, 0, NULL},
+             {"BF16", SL_REST_BF16, 0, NULL},
+             {"Q8_0", SL_REST_Q8_0, 34, take_same},
+             {"Q5_0", SL_REST_Q8_0, 22, take_q5_0},
+             {"Q4_1", SL_REST_Q4_1, 20, take_q4_1},
+             {"Q4_0", SL_REST_Q4_1, 18, take_q4_0}};
 
 sl_rest sli_rest_named(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(forms); i++)
@@ -109,11 +116,30 @@ static uint16_t minus_eight(uint16_t half) {
   return (uint16_t)(sign | (size < 0x7c00 ? size : 0x7c00));
 }
 
-static void take_block(sl_rest rest, int head, const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
-  size_t bytes = rest == SL_REST_Q8_0 ? 32 : 16;
-  memcpy(scales, block, (size_t)head);
-  if (rest == SL_REST_Q4_1 && head == 2) scales[1] = minus_eight(scales[0]);
-  memcpy(numbers, block + head, bytes);
+static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  memcpy(numbers, block + 2, 32);
+}
+
+/* Five bits of a number, of which the last lie in four bytes before the others, are a byte from -16 on. */
+static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  for (int i = 0; i < 32; i++) {
+    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4, fifth = block[2 + i / 8] >> i % 8 & 1;
+    numbers[i] = (unsigned char)((four | fifth << 4) - 16);
+  }
+}
+
+static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 4);
+  memcpy(numbers, block + 4, 16);
+}
+
+/* m is -8 d, which halves have, too. */
+static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  scales[1] = minus_eight(scales[0]);
+  memcpy(numbers, block + 2, 16);
 }
 
 void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const void *from, void *out) {
@@ -124,8 +150,8 @@ void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const 
   for (int64_t r = 0; r < sl_type_rows(values); r++) {
     unsigned char *row = (unsigned char *)out + (size_t)r * row_bytes(rest, k);
     for (int64_t b = 0; b < blocks; b++, block += forms[f].bytes)
-      take_block(rest, forms[f].head, block, row + b * each,
-                 (uint16_t *)(void *)(row + sli_rest_scales_at(rest, k)) + b * scales_of(rest));
+      forms[f].take(block, row + b * each,
+                    (uint16_t *)(void *)(row + sli_rest_scales_at(rest, k)) + b * scales_of(rest));
   }
 }
 

@@ -2,6 +2,7 @@
  * name is in files one tensor for each position of its dim 0, named by its number. */
 #include <sluice/state.h>
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +78,52 @@ static void mention_unused(const char *path, const sli_shards *from, const found
   if (count)
     sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count, f->count, path,
             name_of(from, f, first), count > 1 ? ", ..." : "");
+}
+
+/* ---- what a model would compute with as well ------------------------------------------------- */
+
+/* Masks, tables that follow from the config, copies of the embedding, and heads of other tasks. */
+static bool is_harmless(const char *name) {
+  static const char *const known[] = {
+      "*.attn.bias", "*.attn.masked_bias", "*rotary_emb.inv_freq", "*rotary_emb.*_cached", "*position_ids", "lm_head.weight",
+      "rope_freqs.weight", "blk.*.attn_rot_embd.weight", "score.weight", "v_head.*", "*multiple_choice_head.*"};
+  for (size_t i = 0; i < SLI_COUNT(known); i++)
+    if (!fnmatch(known[i], name, 0)) return true;
+  return false;
+}
+
+/* "model.layers.3." of what a layer has; 0: it is of none. */
+static size_t layer_of(const char *name) {
+  for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
+    size_t digits = strspn(at + 1, "0123456789");
+    if (digits && at[1 + digits] == '.') return (size_t)(at - name) + digits + 2;
+  }
+  return 0;
+}
+
+/* Begins the name of a tensor that is used with that? */
+static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes) {
+  for (int i = 0; i < f->count; i++)
+    if (f->flags[i] && !strncmp(name_of(from, f, i), name, bytes)) return true;
+  return false;
+}
+
+/* A bias beside a weight that is used; of models that are all that their files say, also what a layer has besides. */
+static bool is_missed(const sli_shards *from, const found *f, const char *name, bool whole) {
+  const char *dot = strrchr(name, '.');
+  size_t layer = layer_of(name);
+  if (is_harmless(name)) return false;
+  if (dot && is_used(from, f, name, (size_t)(dot + 1 - name))) return true;
+  return whole && (!layer || !strncmp(name, "blk.", 4) || is_used(from, f, name, layer));
+}
+
+static sl_status check_unused(const char *path, const sli_shards *from, const found *f, bool whole) {
+  for (int i = 0; i < f->count; i++)
+    if (!f->flags[i] && is_missed(from, f, name_of(from, f, i), whole))
+      return sl_fail(SL_E_INPUT, "%s: tensor %s would change what is computed, and the model has no place for it", path,
+                     name_of(from, f, i));
+  mention_unused(path, from, f);
+  return SL_OK;
 }
 
 /* Room for the values of the parameter that is being worked on, where they lie nowhere in
@@ -166,6 +213,10 @@ static sl_status load_param(loading *l, int index) {
 }
 
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
+  return sli_weights_load(path, lowered, rt, false);
+}
+
+sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole) {
   sli_shards *from;
   sl_status status = sli_shards_open(path, &from);
   if (status) return status;
@@ -173,7 +224,7 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
   int n = sl_lowered_params(lowered, &params);
   loading l = {.path = path, .from = from, .lowered = lowered, .rt = rt, .found = found_create(from)};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
-  if (!status) mention_unused(path, from, &l.found);
+  if (!status) status = check_unused(path, from, &l.found, whole);
   if (!status) status = sl_states_init(lowered, rt);
   free(l.room.values);
   found_fini(&l.found);

@@ -200,6 +200,10 @@ void sli_gguf_close(sli_gguf *file) {
 
 const cJSON *sli_gguf_metadata(const sli_gguf *file) { return file->metadata.values; }
 
+const char *sli_gguf_array_key(const sli_gguf *file, size_t index) {
+  return index < file->metadata.narrays ? file->metadata.arrays[index].key : NULL;
+}
+
 cJSON *sli_gguf_array(const sli_gguf *file, const char *key) {
   for (size_t i = 0; i < file->metadata.narrays; i++)
     if (!strcmp(file->metadata.arrays[i].key, key)) return sli_gguf_array_json(&file->metadata.arrays[i]);

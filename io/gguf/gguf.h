@@ -20,6 +20,8 @@ void sli_gguf_close(sli_gguf *file);
 
 /* Numbers, flags and texts by their keys, as one JSON object; the file's. */
 const cJSON *sli_gguf_metadata(const sli_gguf *file);
+/* Keys of arrays, by number; NULL behind the last. */
+const char *sli_gguf_array_key(const sli_gguf *file, size_t index);
 /* The array of that key, the caller's to cJSON_Delete(); NULL if there is none. */
 cJSON *sli_gguf_array(const sli_gguf *file, const char *key);
 

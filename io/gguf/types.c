@@ -43,6 +43,28 @@ static void unpack_q4_1(const unsigned char *from, size_t blocks, float *out) {
     unpack_halves(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)), out);
 }
 
+/* The same with a fifth bit of each number, all of them in four bytes before the halves. */
+static void unpack_fifths(const unsigned char *from, float scale, float shift, float *out) {
+  uint32_t fifth = word_at(from) | (uint32_t)word_at(from + 2) << 16;
+  for (int i = 0; i < 16; i++) {
+    out[i] = (float)((from[4 + i] & 15) | (int)(fifth >> i & 1) << 4) * scale + shift;
+    out[i + 16] = (float)(from[4 + i] >> 4 | (int)(fifth >> (i + 16) & 1) << 4) * scale + shift;
+  }
+}
+
+/* A scale; numbers from -16 on, which is exact as well. */
+static void unpack_q5_0(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 22, out += 32) {
+    float scale = sli_half_to_float(word_at(from));
+    unpack_fifths(from + 2, scale, -16 * scale, out);
+  }
+}
+
+static void unpack_q5_1(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 24, out += 32)
+    unpack_fifths(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)), out);
+}
+
 /* A scale, and 32 bytes with signs. */
 static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 34, out += 32) {
@@ -105,7 +127,7 @@ static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
 static const sli_gguf_type types[] = {
     [0] = {"F32", 1, 4, unpack_f32},      [1] = {"F16", 1, 2, unpack_f16},
     [2] = {"Q4_0", 32, 18, unpack_q4_0},  [3] = {"Q4_1", 32, 20, unpack_q4_1},
-    [6] = {"Q5_0", 32, 22, NULL},         [7] = {"Q5_1", 32, 24, NULL},
+    [6] = {"Q5_0", 32, 22, unpack_q5_0},  [7] = {"Q5_1", 32, 24, unpack_q5_1},
     [8] = {"Q8_0", 32, 34, unpack_q8_0},  [9] = {"Q8_1", 32, 36, NULL},
     [10] = {"Q2_K", 256, 84, NULL},       [11] = {"Q3_K", 256, 110, NULL},
     [12] = {"Q4_K", 256, 144, unpack_q4_k}, [13] = {"Q5_K", 256, 176, unpack_q5_k},

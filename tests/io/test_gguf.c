@@ -148,7 +148,8 @@ static void blocks_are_unpacked(void) {
   static const struct {
     const char *name;
     uint32_t type;
-  } all[] = {{"F16", 1}, {"Q4_0", 2}, {"Q4_1", 3}, {"Q8_0", 8}, {"Q4_K", 12}, {"Q5_K", 13}, {"Q6_K", 14}};
+  } all[] = {{"F16", 1}, {"Q4_0", 2}, {"Q4_1", 3}, {"Q8_0", 8}, {"Q4_K", 12}, {"Q5_K", 13}, {"Q6_K", 14},
+            {"Q5_0", 6}, {"Q5_1", 7}};
   char *from = reference("gguf", "blocks", ".txt"), *text, *rest;
   CHECK(!sli_file_read(from, &text), "%s", sl_detail());
   rest = text;

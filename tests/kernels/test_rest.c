@@ -26,7 +26,7 @@ static const struct form {
   sl_rest rest;
   int head, bytes;
 } forms[] = {{"BF16", SL_REST_BF16, 0, 0}, {"Q8_0", SL_REST_Q8_0, 2, 34}, {"Q4_1", SL_REST_Q4_1, 4, 20},
-             {"Q4_0", SL_REST_Q4_1, 2, 18}};
+             {"Q4_0", SL_REST_Q4_1, 2, 18}, {"Q5_0", SL_REST_Q8_0, 2, 22}};
 
 static float number(dice *d) { return (float)roll(d, 2000) / 1000 - 1; }
 
@@ -180,10 +180,25 @@ static void check_numbers(dice *d) {
   }
 }
 
+/* Five bits from -16 on, four of them in halves of bytes and the last in words of their own; the scale is 1/2. */
+static void five_bits_lie_as_bytes(dice *d) {
+  const sl_type values = SL_TYPE(SL_F32, 1, 32);
+  unsigned char block[22] = {0x00, 0x38};
+  float out[32];
+  for (int i = 2; i < 22; i++) block[i] = (unsigned char)roll(d, 256);
+  sli_rest_take(SL_REST_Q8_0, "Q5_0", &values, block, lies);
+  sli_rest_unpack(SL_REST_Q8_0, &values, lies, out);
+  for (int i = 0; i < 32; i++) {
+    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4, fifth = block[2 + i / 8] >> i % 8 & 1;
+    CHECK(out[i] == 0.5f * (float)((four | fifth << 4) - 16), "number %d is %g", i, (double)out[i]);
+  }
+}
+
 int main(int argc, char **argv) {
   static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
   seeds all = seeds_of(argc, argv, 1, 1);
   dice d = {.key = all.first};
+  five_bits_lie_as_bytes(&d);
   for (int i = 0; i < MOST_ROWS * MOST_K; i++) x[i] = number(&d);
   for (int i = 0; i < MOST_N; i++) bias[i] = number(&d);
   for (size_t f = 0; f < SLI_COUNT(forms); f++)

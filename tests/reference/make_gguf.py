@@ -92,7 +92,7 @@ def write_blocks(path):
     """Bytes are random but for scales, which are halves of moderate size."""
     rng = np.random.default_rng(4)
     scales = {Type.F16: (2, [0]), Type.Q4_0: (18, [0]), Type.Q4_1: (20, [0, 2]), Type.Q8_0: (34, [0]), Type.Q4_K: (144, [0, 2]),
-              Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208])}
+              Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208]), Type.Q5_0: (22, [0]), Type.Q5_1: (24, [0, 2])}
     with open(path, "w") as file:
         for kind, (size, places) in scales.items():
             blocks = rng.integers(0, 256, (256 // gguf.GGML_QUANT_SIZES[kind][0], size), dtype=np.uint8)

@@ -49,9 +49,102 @@ edited() {
   refused "$3" --init edited.gguf llama "${train[@]}"
 }
 edited general.architecture general.architectura 'architecture "" is not known'
-edited llama.block_count llama.blick_count "has no llama.block_count"
+edited llama.block_count llamb.block_count "has no llama.block_count"
 edited token_embd.weight tokem_embd.weight "has no tensor token_embd.weight"
 edited blk.1.ffn_up.weight blk.1.ffn_op.weight "has no tensor model.layers.1.mlp.up_proj.weight"
+
+# rewritten NAME JSON: the file with other keys (null: without one), and what bytes of tensors else there are
+python3 - "$tiny" <<'PY'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+at = 24
+def take(form):
+    global at
+    out = struct.unpack_from("<" + form, raw, at)
+    at += struct.calcsize("<" + form)
+    return out[0]
+text = lambda t: struct.pack("<Q", len(t)) + t
+def take_text():
+    global at
+    n = take("Q")
+    at += n
+    return raw[at - n:at]
+WIDTH = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+def take_value(kind):
+    global at
+    if kind == 8: return text(take_text())
+    if kind == 9:
+        inner, n = take("I"), take("Q")
+        return struct.pack("<IQ", inner, n) + b"".join(take_value(inner) for _ in range(n))
+    at += WIDTH[kind]
+    return raw[at - WIDTH[kind]:at]
+tensors, count = struct.unpack_from("<QQ", raw, 8)
+keys = {}
+for _ in range(count):
+    name, kind = take_text(), take("I")
+    keys[name.decode()] = (kind, take_value(kind))
+infos = []
+for _ in range(tensors):
+    name, n = take_text(), take("I")
+    dims = [take("Q") for _ in range(n)]
+    infos.append((name, dims, take("I"), take("Q")))
+data = raw[(at + 31) // 32 * 32:]
+u32, f32, flag, words = lambda v: (4, struct.pack("<I", v)), lambda v: (6, struct.pack("<f", v)), lambda v: (7, bytes([v])), lambda v: (8, text(v.encode()))
+array = lambda *v: (9, struct.pack("<IQ", 4, len(v)) + struct.pack(f"<{len(v)}I", *v))
+def put(path, more=(), gone=(), **changed):
+    now = {k: v for k, v in {**keys, **{("llama." + k if "." not in k[:8] else k): v for k, v in changed.items()}, **dict(more)}.items() if k not in gone}
+    rest = infos + [(b, d, 0, (len(data) + 31) // 32 * 32) for b, d in extra]
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(rest), len(now)) + b"".join(text(k.encode()) + struct.pack("<I", t) + v for k, (t, v) in now.items())
+    for name, dims, kind, offset in rest:
+        out += text(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, offset)
+    body = data + bytes(-len(data) % 32) + bytes(4096) if extra else data
+    open(path + ".gguf", "wb").write(out + bytes(-len(out) % 32) + body)
+extra = []
+L = "llama."
+for key, value in {"attention.scale": f32(.1), "logit_scale": f32(2), "embedding_scale": f32(5), "residual_scale": f32(.5),
+                   "attention.clamp_kqv": f32(.1), "final_logit_softcapping": f32(30), "attention.causal": flag(0),
+                   "attention.value_length": u32(32), "attention.head_count_kv": array(2, 2), "feed_forward_length": array(64, 64),
+                   "rope.dimension_sections": array(1, 2), "rope.scaling.yarn_log_multiplier": f32(.1), "rope.scaling.attn_factor": f32(.5),
+                   "expert_count": u32(4), "rope.freq_base_swa": f32(1e4), "some.new.key": u32(3)}.items():
+    put("bad." + key, {L + key: value})
+put("bad.general.type", {"general.type": words("adapter")})
+put("bad.rope.scaling.factor", {L + "rope.scaling.type": words("none"), L + "rope.scaling.factor": f32(2)})
+put("bad.rope.scaling.type", {L + "rope.scaling.type": words("longrope")})
+yarn = {L + "rope.scaling.type": words("yarn"), L + "rope.scaling.factor": f32(4), L + "rope.scaling.original_context_length": u32(16)}
+put("bad.rope.scaling.yarn_ext_factor", {**yarn, L + "rope.scaling.yarn_ext_factor": f32(0)})
+for word, name, dims in (("up_proj.bias", b"blk.0.ffn_up.bias", [64]), ("attn_q_norm", b"blk.1.attn_q_norm.weight", [8]),
+                         ("ffn_gate_inp", b"blk.0.ffn_gate_inp.weight", [32]), ("token_embd_norm", b"token_embd_norm.weight", [32])):
+    extra = [(name, dims)]
+    put("bad." + word)
+extra = [(b"blk.0.attn_rot_embd.weight", [4])]
+put("good.rot_embd")
+extra = []
+put("good.others", {"mradermacher.quantize_version": u32(2), "quantize.imatrix.entries_count": u32(3), "general.license": words("mit"),
+                    "general.sampling.temp": f32(.6), L + "vocab_size": u32(256), L + "attention.value_length": u32(8),
+                    L + "rope.scaling.finetuned": flag(0), "general.tags": (9, struct.pack("<IQ", 8, 1) + text(b"chat")), "general.type": words("model")})
+put("yarn", {**yarn, L + "rope.scaling.yarn_beta_fast": f32(8), L + "rope.scaling.yarn_beta_slow": f32(2), L + "rope.scaling.attn_factor": f32(.5)})
+put("linear", {L + "rope.scale_linear": f32(4)})
+PY
+for file in bad.*.gguf; do
+  word=${file#bad.}
+  refused "${word%.gguf}" --init "$file" llama "${train[@]}"
+done
+ends 0 "$actorrun" --quiet --report base --init "$tiny" --steps 1 llama "${train[@]}"
+for file in good.*.gguf; do
+  ends 0 "$actorrun" --quiet --report good --init "$file" --steps 1 llama "${train[@]}"
+  cmp <(grep loss_hex base) <(grep loss_hex good) || fail "$file is what it was"
+done
+for rope in "yarn:factor=4,original_max_position_embeddings=16,beta_fast=8,beta_slow=2,attention_factor=0.5693147181" linear:factor=4; do
+  ends 0 "$actorrun" --quiet --report keys --init "${rope%%:*}.gguf" --steps 1 llama "${train[@]}"
+  ends 0 "$actorrun" --quiet --init "$tiny" --steps 0 --save "${rope%%:*}.safetensors" llama "${train[@]}"
+  ends 0 "$actorrun" --quiet --report option --init "${rope%%:*}.safetensors" --steps 1 llama "${train[@]}" --layers 2 \
+    --width 32 --heads 4 --kv-heads 2 --ffn 64 --theta 20000 --rope "$rope"
+  python3 - keys option <<'PY' || fail "the keys of ${rope%%:*} are those of $rope"
+import json, sys
+a, b = (json.load(open(f))["steps"][0]["loss"] for f in sys.argv[1:])
+sys.exit(abs(a - b) > 1e-6 * a)
+PY
+done
 
 refused "--save some.gguf: GGUF is not written" --init "$tiny" --save some.gguf llama "${train[@]}"
 [[ ! -e some.gguf ]] || fail "nothing is written"

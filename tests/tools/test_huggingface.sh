@@ -94,6 +94,83 @@ edited '"mlp_bias": false' '"sliding_window": 16' "sliding window of 16"
 edited '"vocab_size": 256' '"vocab_size": 300' model.embed_tokens.weight
 edited '^{' '' "no JSON object"
 
+# Keys that files have decide nothing, or say what is done here; any other is refused.
+python3 - "$reference" <<'PY'
+import json, os, struct, sys
+def put(name, base, gone=(), extra=None, **keys):
+    os.makedirs(name)
+    config = {**json.load(open(f"{sys.argv[1]}/{base}/config.json")), **keys}
+    json.dump({k: v for k, v in config.items() if k not in gone}, open(name + "/config.json", "w"))
+    for file in os.listdir(f"{sys.argv[1]}/{base}"):
+        if ".safetensors" in file: os.symlink(f"{sys.argv[1]}/{base}/{file}", f"{name}/{file}")
+    if extra:
+        raw = open(name + "/model.safetensors", "rb").read()
+        n = struct.unpack("<Q", raw[:8])[0]
+        head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+        head[extra] = {"dtype": "F32", "shape": [4], "data_offsets": [len(data), len(data) + 16]}
+        text = json.dumps(head).encode()
+        os.remove(name + "/model.safetensors")
+        open(name + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data + bytes(16))
+yarn = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 16}
+for word, keys in {"residual_multiplier": {"residual_multiplier": 0.5}, "logits_scaling": {"logits_scaling": 8},
+                   "rope_interleaved": {"rope_interleaved": True}, "attn_logit_softcapping": {"attn_logit_softcapping": 50.0},
+                   "layer_types": {"layer_types": ["full_attention", "sliding_attention"]}, "compression_config": {"compression_config": {"bits": 4}},
+                   "partial_rotary_factor": {"partial_rotary_factor": 0.5}, "per_layer_config": {"per_layer_config": {"0": {"head_dim": 4}}},
+                   "original_max_position_embeddings": {"original_max_position_embeddings": 16},
+                   "attention_bias": {"attention_bias": "true"}}.items():
+    put("bad." + word, "hf_llama", **keys)
+for word, keys in {"truncate": {"truncate": False}, "mscale": {"mscale": 0.7}, "mscale_all_dim": {"mscale_all_dim": 1.0},
+                   "llama_4_scaling_beta": {"llama_4_scaling_beta": 0.1}, "beta_fast": {"beta_fast": "32"},
+                   "short_factor": {"short_factor": [1.0, 2.0]}}.items():
+    put("bad.yarn." + word, "hf_llama", rope_parameters={**yarn, **keys})
+put("bad.differ", "hf_llama", rope_scaling=yarn)
+put("bad.full_attention", "hf_llama", rope_parameters={"full_attention": yarn})
+put("bad.window", "hf_qwen2", use_sliding_window=True, sliding_window=8)
+put("window", "hf_qwen2", gone=["sliding_window", "max_position_embeddings"], use_sliding_window=True)
+put("bad.add_cross_attention", "hf_gpt2", add_cross_attention=True)
+put("bad.scale_attn_weights", "hf_gpt2", scale_attn_weights=False)
+put("bad.qkv_bias", "hf_qwen3_moe", qkv_bias=True)
+put("bad.mlp_only_layers", "hf_qwen3_moe", mlp_only_layers=[0])
+put("bad.q_proj.bias", "hf_llama", extra="model.layers.1.self_attn.q_proj.bias")
+put("bad.q_norm", "hf_llama", extra="model.layers.1.self_attn.q_norm.weight")
+put("bad.embed_norm", "hf_llama", extra="model.embed_norm.weight")
+put("bad.weight_scale", "hf_llama", extra="model.layers.0.mlp.up_proj.weight_scale")
+put("good.smollm2", "hf_llama", is_llama_config=True, rope_interleaved=False, rope_scaling=None, pretraining_tp=1,
+    **{"transformers.js_config": {"dtype": "q4", "kv_cache_dtype": {"q4f16": "float16"}}}, unsloth_fixed=True)
+put("good.old", "hf_llama", gone=["rope_parameters", "mlp_bias", "attention_bias", "head_dim", "tie_word_embeddings"], rope_theta=10000,
+    max_length=20, id2label={"0": "a"}, _name_or_path="x", rope_scaling={"type": "default"}, torch_dtype="float16", layer_types=["full_attention"] * 2)
+put("good.buffers", "hf_llama", extra="model.layers.0.self_attn.rotary_emb.inv_freq")
+put("good.layers", "hf_llama", extra="model.layers.9.self_attn.q_norm.weight")
+put("good.qwen2", "hf_qwen2", gone=["use_sliding_window", "layer_types", "max_window_layers"], sliding_window=8, use_mrope=False)
+put("good.qwen3_moe", "hf_qwen3_moe", qkv_bias=False, shared_expert_intermediate_size=0, use_qk_norm=True, sliding_window=None)
+put("good.gpt2", "hf_gpt2", gone=["tie_word_embeddings", "scale_attn_weights", "layer_norm_epsilon"], n_ctx=32, attn_pdrop=0.1,
+    task_specific_params={"text-generation": {"do_sample": True}}, gradient_checkpointing=False)
+for name, file in (("config", "config.json"), ("weights", "model.safetensors")):
+    put("bad.git-lfs." + name, "hf_llama")
+    os.remove(f"bad.git-lfs.{name}/{file}")
+    open(f"bad.git-lfs.{name}/{file}", "w").write("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 4976698672\n")
+open("pointer.gguf", "w").write("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 4976698672\n")
+PY
+model_of() { case $1 in *gpt2 | *cross* | *scale_attn*) echo gpt ;; *moe | *qkv_bias | *mlp_only*) echo qwen-moe ;; *) echo llama ;; esac; }
+for folder in bad.*; do
+  word=${folder#bad.}
+  word=${word#yarn.}
+  word=${word%%.[cuw]*}
+  ends 2 "$actorrun" --steps 1 --init "$folder" "$(model_of "$folder")" "${train[@]}"
+  grep -q "$folder.*$word\|$word.*$folder" err || fail "the message names $folder and $word"
+done
+for folder in good.*; do
+  ends 0 "$actorrun" --quiet --steps 1 --report "$folder.report" --init "$folder" "$(model_of "$folder")" "${train[@]}"
+done
+for pair in smollm2:llama old:llama buffers:llama layers:llama qwen2:qwen2 qwen3_moe:qwen3_moe gpt2:gpt2; do
+  name=good.${pair%:*}
+  ends 0 "$actorrun" --quiet --steps 1 --report base.report --init "$reference/hf_${pair#*:}" "$(model_of "$name")" "${train[@]}"
+  cmp <(hexes base.report) <(hexes "$name.report") || fail "$name is what it was"
+done
+refused "sliding window of 4096" --init window llama --data "$data" --context 5000
+refused "pointer.gguf is a pointer of git-lfs" --init pointer.gguf llama "${train[@]}"
+refused "pointer.gguf is a pointer of git-lfs" --steps 1 llama "${train[@]:2}" --data pointer.gguf
+
 # ---- what is saved goes in again ----------------------------------------------------------------------
 
 ends 0 "$actorrun" --quiet --init "$reference/hf_llama3" --steps 2 --save tuned/ llama "${train[@]}"

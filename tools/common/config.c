@@ -64,26 +64,30 @@ sl_status config_set(const config *c, const char *key, const char *option, const
 static sl_status read_field(const config *c, const config_field *f) {
   const cJSON *item = config_at(c->root, f->key);
   if (!item && f->also) item = config_at(c->root, f->also);
-  if (!item && !f->missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
-  char *value = item ? config_option_text(item) : sli_strdup(f->missing);
+  bool null = f->null && !item && cJSON_GetObjectItemCaseSensitive(c->root, f->key);
+  const char *missing = null ? f->null : f->missing;
+  if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
+  char *value = item ? config_option_text(item) : sli_strdup(missing);
   sl_status status = value ? config_set(c, f->key, f->option, value)
                            : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, f->key);
   free(value);
   return status;
 }
 
-static sl_status check_must(const config *c, const config_must *m) {
-  const cJSON *item = config_at(c->root, m->key);
-  if (!item) return SL_OK;
-  char *text = cJSON_PrintUnformatted(item);
-  bool good = false;
-  for (const char *const *v = m->values; *v; v++) good |= !strcmp(*v, text);
-  sl_status status = good ? SL_OK : sl_fail(SL_E_INPUT, "%s: %s is %.80s; %s%s%s", c->path, m->key, text,
-                                            m->values[0] ? "only " : "it is not supported",
-                                            m->values[0] ? m->values[0] : "",
-                                            m->values[0] ? " is supported" : "");
-  cJSON_free(text);
-  return status;
+sl_status config_check_keys(const config *c, const config_field *fields, const sli_key *const *tables) {
+  enum { MOST_TABLES = 8 };
+  size_t n = 0, ntables = 0;
+  while (fields[n].key) n++;
+  sli_key read[2 * n + 1];
+  const sli_key *all[MOST_TABLES + 1] = {read};
+  for (size_t i = 0; i < n; i++) {
+    read[2 * i] = (sli_key){.name = fields[i].key};
+    read[2 * i + 1] = (sli_key){.name = fields[i].also ? fields[i].also : fields[i].key};
+  }
+  read[2 * n] = (sli_key){0};
+  for (; tables[ntables]; ntables++) all[1 + ntables] = tables[ntables];
+  SLI_CHECK(ntables < MOST_TABLES, "more tables of keys");
+  return sli_keys_check(c->path, c->root, all);
 }
 
 /* Rows are no longer than the model was made for. */
@@ -97,10 +101,9 @@ static sl_status limit_context(const config *c) {
   return status;
 }
 
-sl_status config_apply(const config *c, const config_field *fields, const config_must *musts) {
+sl_status config_apply(const config *c, const config_field *fields) {
   sl_status status = SL_OK;
   for (const config_field *f = fields; f->key && !status; f++) status = read_field(c, f);
-  for (const config_must *m = musts; m->key && !status; m++) status = check_must(c, m);
   return status ? status : limit_context(c);
 }
 

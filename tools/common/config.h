@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "io/keys.h"
 #include "tools/common/settings.h"
 
 typedef struct config {
@@ -17,20 +18,18 @@ typedef struct config_field {
   const char *key, *option;
   const char *missing; /* the option where the key is not; NULL: it must be there */
   const char *also;    /* how some call the key; NULL: none do */
+  const char *null;    /* the option where the key is null; NULL: as where it is not */
 } config_field;
-
-typedef struct config_must {
-  const char *key;
-  const char *values[4]; /* as JSON; the key may be absent or null as well */
-} config_must;
 
 /* What the file says; NULL where it says nothing, or null. */
 const cJSON *config_at(const cJSON *from, const char *key);
 /* Gives an option the value that the file has; one that was given must say the same, or SL_E_USAGE
  * names both. */
 sl_status config_set(const config *c, const char *key, const char *option, const char *value);
-/* Both tables, which end with {0}; then rows are no longer than the model was made for. */
-sl_status config_apply(const config *c, const config_field *fields, const config_must *musts);
+/* All of a table that ends with {0}; then rows are no longer than the model was made for. */
+sl_status config_apply(const config *c, const config_field *fields);
+/* That each key is understood: by the fields, or by a list of tables that ends with NULL. */
+sl_status config_check_keys(const config *c, const config_field *fields, const sli_key *const *tables);
 /* A number as an option says it, or a flag; NULL: it is neither. The caller's to free(). */
 char *config_option_text(const cJSON *item);
 /* SL_E_INPUT, naming the file, if a text of --rope is none. */

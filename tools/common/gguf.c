@@ -9,22 +9,21 @@
 #include "io/tokenizer/tokenizer.h"
 #include "kernels/ops/ops.h"
 #include "tools/common/config.h"
+#include "tools/common/config_keys.h"
 #include "tools/common/huggingface.h"
 
 /* Keys begin with the architecture's name. */
 static const char *const architectures[] = {"llama", "qwen2"};
 
 static const config_field fields[] = {
-    {"block_count", "layers", NULL, NULL}, {"embedding_length", "width", NULL, NULL},
-    {"attention.head_count", "heads", NULL, NULL}, {"attention.head_count_kv", "kv-heads", "0", NULL},
-    {"attention.key_length", "head-dim", "0", NULL}, {"feed_forward_length", "ffn", NULL, NULL},
-    {"context_length", "positions", NULL, NULL},
-    {"attention.layer_norm_rms_epsilon", "eps", NULL, NULL},
-    {"attention.sliding_window", "window", "0", NULL}, {"rope.freq_base", "theta", "10000", NULL}, {0}};
-
-static const config_must musts[] = {
-    {"expert_count", {"0"}}, {"use_parallel_residual", {"false"}},
-    {"rope.scaling.type", {"\"none\"", "\"linear\"", "\"yarn\""}}, {0}};
+    {.key = "block_count", .option = "layers"}, {.key = "embedding_length", .option = "width"},
+    {.key = "attention.head_count", .option = "heads"},
+    {.key = "attention.head_count_kv", .option = "kv-heads", .missing = "0"},
+    {.key = "attention.key_length", .option = "head-dim", .missing = "0"},
+    {.key = "feed_forward_length", .option = "ffn"}, {.key = "context_length", .option = "positions"},
+    {.key = "attention.layer_norm_rms_epsilon", .option = "eps"},
+    {.key = "attention.sliding_window", .option = "window", .missing = "0"},
+    {.key = "rope.freq_base", .option = "theta", .missing = "10000"}, {0}};
 
 typedef struct reading {
   config config;
@@ -66,16 +65,22 @@ static sl_status set_by_tensors(const reading *r) {
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
 
-/* Heads turn as a whole. */
-static sl_status check_turning(reading *r) {
+/* A key is that number, or is not there. */
+static sl_status check_number(const reading *r, const char *key, int64_t wanted, const char *what) {
+  const cJSON *item = value_of(r, key);
+  if (!item || (cJSON_IsNumber(item) && item->valuedouble == (double)wanted)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: %s is %g; only that of %s, %lld, is supported", r->config.path, key_of(r, key),
+                 item->valuedouble, what, (long long)wanted);
+}
+
+/* Heads turn as a whole, and have as many values as keys. */
+static sl_status check_heads(reading *r) {
   const sl_args *args = r->config.s->model_args;
-  const cJSON *turning = value_of(r, "rope.dimension_count");
   int64_t width = sl_arg_int(args, "width"), heads = sl_arg_int(args, "heads");
   r->head_dim = sl_arg_int(args, "head-dim");
   if (!r->head_dim) r->head_dim = width / heads;
-  if (!turning || (cJSON_IsNumber(turning) && turning->valuedouble == (double)r->head_dim)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s is %d; only that of whole heads, %lld, is supported", r->config.path,
-                 key_of(r, "rope.dimension_count"), turning->valueint, (long long)r->head_dim);
+  sl_status status = check_number(r, "rope.dimension_count", r->head_dim, "whole heads");
+  return status ? status : check_number(r, "attention.value_length", r->head_dim, "their keys");
 }
 
 /* Do angles stretched like this give these factors? */
@@ -117,22 +122,30 @@ static double number(const reading *r, const char *key, double missing) {
   return cJSON_IsNumber(item) ? item->valuedouble : missing;
 }
 
-/* What the keys say. */
+/* llama.cpp's factor counts besides what follows from how far the context is stretched. */
+static char *yarn_of_keys(const reading *r, double factor) {
+  double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
+  double own = factor > 1 ? 0.1 * log(factor) + 1 : 1, attention = number(r, "rope.scaling.attn_factor", 1);
+  return sli_format("yarn:factor=%.9g,original_max_position_embeddings=%.15g,beta_fast=%.9g,beta_slow=%.9g,"
+                    "attention_factor=%.9g", factor, number(r, "rope.scaling.original_context_length", positions),
+                    number(r, "rope.scaling.yarn_beta_fast", 32), number(r, "rope.scaling.yarn_beta_slow", 1),
+                    attention * own);
+}
+
+/* What the keys say; an older name of the factor says that it is linear as well. */
 static char *rope_of_keys(const reading *r) {
   const cJSON *type = value_of(r, "rope.scaling.type");
-  const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
-  double factor = number(r, "rope.scaling.factor", 1);
-  double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
+  double older = number(r, "rope.scale_linear", 1), factor = number(r, "rope.scaling.factor", older);
+  const char *kind = cJSON_IsString(type) ? type->valuestring : factor != 1 ? "linear" : "none";
   if (!strcmp(kind, "linear")) return sli_format("linear:factor=%.9g", factor);
-  if (strcmp(kind, "yarn")) return sli_strdup("none");
-  return sli_format("yarn:factor=%.9g,original_max_position_embeddings=%.15g", factor,
-                    number(r, "rope.scaling.original_context_length", positions));
+  return strcmp(kind, "yarn") ? sli_strdup("none") : yarn_of_keys(r, factor);
 }
 
 static sl_status set_rope(reading *r) {
   char *text = NULL;
-  sl_status status = check_turning(r);
-  if (!status && has(r, "rope_freqs.weight")) status = rope_of_factors(r, &text);
+  sl_status status = check_heads(r);
+  bool factors = has(r, "rope_freqs.weight");
+  if (!status && factors) status = rope_of_factors(r, &text);
   else if (!status) text = rope_of_keys(r);
   if (!status) status = config_check_rope(&r->config, text);
   if (!status) status = config_set(&r->config, key_of(r, "rope.scaling"), "rope", text);
@@ -140,14 +153,73 @@ static sl_status set_rope(reading *r) {
   return status;
 }
 
+/* ---- keys -------------------------------------------------------------------------------------- */
+
+static bool is_own(const reading *r, const char *key) {
+  size_t n = strlen(r->architecture);
+  return !strncmp(key, r->architecture, n) && key[n] == '.';
+}
+
+/* In full. */
+static const sli_key *named_keys(const reading *r) {
+  size_t n = 0;
+  while (gguf_keys_llama[n].name) n++;
+  sli_key *out = sli_arena_alloc((sli_arena *)&r->config.s->arena, (n + 1) * sizeof *out);
+  for (size_t i = 0; i < n; i++) out[i] = gguf_keys_llama[i], out[i].name = key_of(r, out[i].name);
+  out[n] = (sli_key){0};
+  return out;
+}
+
+/* Keys of others, as who quantized a file leaves them, decide nothing. */
+static sl_status check_keys(const reading *r, const config_field *named) {
+  cJSON *own = cJSON_CreateObject();
+  const cJSON *item;
+  cJSON_ArrayForEach(item, r->config.root)
+    if (is_own(r, item->string) || !strncmp(item->string, "general.", 8))
+      cJSON_AddItemToObject(own, item->string, cJSON_Duplicate(item, false));
+  const config c = {r->config.path, own, r->config.s};
+  sl_status status = config_check_keys(&c, named, (const sli_key *const[]){gguf_keys_common, named_keys(r), NULL});
+  cJSON_Delete(own);
+  return status;
+}
+
+/* A number for each layer is none for all. */
+static sl_status check_arrays(const reading *r) {
+  const char *key;
+  for (size_t i = 0; (key = sli_gguf_array_key(r->file, i)); i++)
+    if (is_own(r, key))
+      return sl_fail(SL_E_INPUT, "%s: %s is an array, which is not understood", r->config.path, key);
+  return SL_OK;
+}
+
+/* Neither a factor for a kind of angles that has none, nor factors by two ways. */
+static sl_status check_angles(const reading *r) {
+  const cJSON *type = value_of(r, "rope.scaling.type"), *factor = value_of(r, "rope.scaling.factor");
+  bool none = cJSON_IsString(type) && !strcmp(type->valuestring, "none"), factors = has(r, "rope_freqs.weight");
+  if (factors && strcmp(r->architecture, "llama"))
+    return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %s", r->config.path, r->architecture);
+  if (factors && ((type && !none) || number(r, "rope.scaling.factor", 1) != 1))
+    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight and %s both stretch the angles", r->config.path,
+                   key_of(r, type ? "rope.scaling.type" : "rope.scaling.factor"));
+  bool yarn = cJSON_IsString(type) && !strcmp(type->valuestring, "yarn");
+  if (!yarn && number(r, "rope.scaling.attn_factor", 1) != 1)
+    return sl_fail(SL_E_INPUT, "%s: %s is %g, which is supported for yarn alone", r->config.path,
+                   key_of(r, "rope.scaling.attn_factor"), number(r, "rope.scaling.attn_factor", 1));
+  if (none && factor && factor->valuedouble != 1)
+    return sl_fail(SL_E_INPUT, "%s: %s is %g, but %s is none", r->config.path, key_of(r, "rope.scaling.factor"),
+                   factor->valuedouble, key_of(r, "rope.scaling.type"));
+  return SL_OK;
+}
+
 /* ---- all of it -------------------------------------------------------------------------------- */
 
 static sl_status apply_keys(const reading *r) {
   config_field named[SLI_COUNT(fields)] = {{0}};
-  config_must needed[SLI_COUNT(musts)] = {{0}};
   for (size_t i = 0; fields[i].key; i++) named[i] = fields[i], named[i].key = key_of(r, fields[i].key);
-  for (size_t i = 0; musts[i].key; i++) needed[i] = musts[i], needed[i].key = key_of(r, musts[i].key);
-  return config_apply(&r->config, named, needed);
+  sl_status status = check_keys(r, named);
+  if (!status) status = check_arrays(r);
+  if (!status) status = check_angles(r);
+  return status ? status : config_apply(&r->config, named);
 }
 
 static sl_status apply(reading *r) {

@@ -11,6 +11,7 @@
 #include "io/atomic.h"
 #include "io/file.h"
 #include "tools/common/config.h"
+#include "tools/common/config_keys.h"
 
 bool huggingface_is_folder(const char *path) {
   struct stat info;
@@ -34,9 +35,11 @@ typedef struct fixed_option {
 typedef struct family {
   const char *type, *architecture, *model;
   const config_field *fields;
-  const config_must *musts;
+  const sli_key *keys[3];                /* besides those of the fields, and config_keys_common; NULL: none */
   const char *bias;                      /* of Qwen2: always; NULL: as attention_bias says */
-  const char *window;                    /* where sliding_window is not said; NULL: they have none */
+  const char *theta;                     /* where rope_theta is not said */
+  bool switched;                         /* sliding_window counts where use_sliding_window is set */
+  const char *window;                    /* where sliding_window is not said; NULL: it is no --window */
   const fixed_option *fixed;             /* ends with {0}; NULL: none */
   sl_status (*derive)(const config *c, const struct family *f); /* what is no field */
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
@@ -50,66 +53,90 @@ static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *l
 static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered);
 
 static const config_field gpt2_fields[] = {
-    {"n_layer", "layers", NULL, NULL}, {"n_embd", "width", NULL, NULL}, {"n_head", "heads", NULL, NULL},
-    {"n_positions", "positions", NULL, NULL}, {"vocab_size", "vocab", NULL, NULL},
-    {"layer_norm_epsilon", "eps", "1e-5", NULL}, {0}};
+    {.key = "n_layer", .option = "layers"}, {.key = "n_embd", .option = "width"}, {.key = "n_head", .option = "heads"},
+    {.key = "n_positions", .option = "positions", .missing = "1024"}, {.key = "vocab_size", .option = "vocab"},
+    {.key = "layer_norm_epsilon", .option = "eps", .missing = "1e-5"}, {0}};
 
-static const config_must gpt2_musts[] = {
-    {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\""}}, {"scale_attn_weights", {"true"}},
-    {"scale_attn_by_inverse_layer_idx", {"false"}}, {"add_cross_attention", {"false"}},
-    {"tie_word_embeddings", {"true"}}, {"quantization_config", {0}}, {0}};
+/* What counts where a file does not say is what transformers takes then. */
+#define LLAMA_FIELDS(kv_heads, positions_, eps_)                                                                  \
+  {.key = "num_hidden_layers", .option = "layers"}, {.key = "hidden_size", .option = "width"},                   \
+      {.key = "num_attention_heads", .option = "heads"},                                                         \
+      {.key = "num_key_value_heads", .option = "kv-heads", .missing = kv_heads, .null = "0"},                    \
+      {.key = "head_dim", .option = "head-dim", .missing = "0"},                                                 \
+      {.key = "max_position_embeddings", .option = "positions", .missing = positions_},                          \
+      {.key = "vocab_size", .option = "vocab"}, {.key = "rms_norm_eps", .option = "eps", .missing = eps_},       \
+      {.key = "tie_word_embeddings", .option = "tied", .missing = "0"}
 
-#define LLAMA_FIELDS                                                                \
-  {"num_hidden_layers", "layers", NULL, NULL}, {"hidden_size", "width", NULL, NULL},           \
-      {"num_attention_heads", "heads", NULL, NULL}, {"num_key_value_heads", "kv-heads", "0", NULL}, \
-      {"head_dim", "head-dim", "0", NULL}, {"max_position_embeddings", "positions", NULL, NULL}, \
-      {"vocab_size", "vocab", NULL, NULL}, {"rms_norm_eps", "eps", "1e-6", NULL},              \
-      {"tie_word_embeddings", "tied", "0", NULL}
-
-static const config_field llama_fields[] = {LLAMA_FIELDS, {"intermediate_size", "ffn", NULL, NULL}, {0}};
+static const config_field llama_fields[] = {
+    LLAMA_FIELDS("0", "2048", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+static const config_field mistral_fields[] = {
+    LLAMA_FIELDS("8", "131072", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+static const config_field qwen2_fields[] = {
+    LLAMA_FIELDS("32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
 
 static const config_field mixtral_fields[] = {
-    LLAMA_FIELDS, {"intermediate_size", "expert-ffn", NULL, NULL}, {"num_local_experts", "experts", NULL, NULL},
-    {"num_experts_per_tok", "top-k", NULL, NULL}, {0}};
+    LLAMA_FIELDS("8", "131072", "1e-5"), {.key = "intermediate_size", .option = "expert-ffn"},
+    {.key = "num_local_experts", .option = "experts", .also = "num_experts"},
+    {.key = "num_experts_per_tok", .option = "top-k", .missing = "2"}, {0}};
 
-#define QWEN_MOE_FIELDS                                                             \
-  LLAMA_FIELDS, {"moe_intermediate_size", "expert-ffn", NULL, NULL}, {"num_experts", "experts", NULL, "num_local_experts"}, \
-      {"num_experts_per_tok", "top-k", NULL, NULL}, {"norm_topk_prob", "norm-topk", "0", NULL}
+#define QWEN_MOE_FIELDS(kv_heads, top_k)                                                                          \
+  LLAMA_FIELDS(kv_heads, "32768", "1e-6"), {.key = "moe_intermediate_size", .option = "expert-ffn"},             \
+      {.key = "num_experts", .option = "experts", .also = "num_local_experts"},                                  \
+      {.key = "num_experts_per_tok", .option = "top-k", .missing = top_k},                                       \
+      {.key = "norm_topk_prob", .option = "norm-topk", .missing = "0"}
 
 static const config_field qwen2_moe_fields[] = {
-    QWEN_MOE_FIELDS, {"shared_expert_intermediate_size", "shared-ffn", NULL, NULL}, {0}};
-static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS, {0}};
+    QWEN_MOE_FIELDS("16", "4"), {.key = "shared_expert_intermediate_size", .option = "shared-ffn", .missing = "5632"}, {0}};
+static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS("4", "8"), {0}};
 
 static const fixed_option mixtral_fixed[] = {{"norm-topk", "1"}, {"qk-norm", "0"}, {"shared-ffn", "0"}, {0}};
 static const fixed_option qwen2_moe_fixed[] = {{"qk-norm", "0"}, {0}};
 static const fixed_option qwen3_moe_fixed[] = {{"qk-norm", "1"}, {"shared-ffn", "0"}, {0}};
 
-static const config_must llama_musts[] = {
-    {"hidden_act", {"\"silu\""}}, {"mlp_bias", {"false"}}, {"partial_rotary_factor", {"1"}},
-    {"use_sliding_window", {"false"}}, {"quantization_config", {0}}, {0}};
-
-static const config_must moe_musts[] = {
-    {"hidden_act", {"\"silu\""}}, {"partial_rotary_factor", {"1"}}, {"use_sliding_window", {"false"}},
-    {"decoder_sparse_step", {"1"}}, {"mlp_only_layers", {"[]"}}, {"qkv_bias", {"true"}},
-    {"router_jitter_noise", {"0"}}, {"quantization_config", {0}}, {0}};
-
 static const family families[] = {
-    {"gpt2", "GPT2LMHeadModel", "gpt", gpt2_fields, gpt2_musts, NULL, NULL, NULL, derive_gpt2,
-     describe_gpt2},
-    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_musts, NULL, NULL, NULL, derive_llama,
-     describe_llama},
-    {"mistral", "MistralForCausalLM", "llama", llama_fields, llama_musts, "none", "4096",
-     NULL, derive_llama, describe_llama},
-    {"qwen2", "Qwen2ForCausalLM", "llama", llama_fields, llama_musts, "qkv", NULL, NULL, derive_llama,
-     describe_llama},
-    {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields, moe_musts, "none", NULL, mixtral_fixed,
-     derive_llama, describe_mixtral},
-    {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen-moe", qwen2_moe_fields, moe_musts, "qkv", NULL,
-     qwen2_moe_fixed, derive_llama, describe_qwen_moe},
-    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen-moe", qwen3_moe_fields, moe_musts, NULL, NULL,
-     qwen3_moe_fixed, derive_llama, describe_qwen_moe}};
+    {.type = "gpt2", .architecture = "GPT2LMHeadModel", .model = "gpt", .fields = gpt2_fields,
+     .keys = {config_keys_gpt2}, .derive = derive_gpt2, .describe = describe_gpt2},
+    {.type = "llama", .architecture = "LlamaForCausalLM", .model = "llama", .fields = llama_fields,
+     .keys = {config_keys_llama}, .theta = "10000", .derive = derive_llama, .describe = describe_llama},
+    {.type = "mistral", .architecture = "MistralForCausalLM", .model = "llama", .fields = mistral_fields,
+     .keys = {config_keys_llama}, .bias = "none", .theta = "10000", .window = "4096",
+     .derive = derive_llama, .describe = describe_llama},
+    {.type = "qwen2", .architecture = "Qwen2ForCausalLM", .model = "llama", .fields = qwen2_fields,
+     .keys = {config_keys_llama}, .bias = "qkv", .theta = "10000", .switched = true, .derive = derive_llama,
+     .describe = describe_llama},
+    {.type = "mixtral", .architecture = "MixtralForCausalLM", .model = "mixtral", .fields = mixtral_fields,
+     .keys = {config_keys_llama, config_keys_mixtral}, .bias = "none", .theta = "1000000",
+     .fixed = mixtral_fixed, .derive = derive_llama, .describe = describe_mixtral},
+    {.type = "qwen2_moe", .architecture = "Qwen2MoeForCausalLM", .model = "qwen-moe", .fields = qwen2_moe_fields,
+     .keys = {config_keys_llama, config_keys_qwen2_moe}, .bias = "qkv", .theta = "10000", .switched = true,
+     .fixed = qwen2_moe_fixed, .derive = derive_llama, .describe = describe_qwen_moe},
+    {.type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", .model = "qwen-moe", .fields = qwen3_moe_fields,
+     .keys = {config_keys_llama, config_keys_qwen3_moe}, .theta = "10000", .switched = true,
+     .fixed = qwen3_moe_fixed, .derive = derive_llama, .describe = describe_qwen_moe}};
 
 /* ---- reading ---------------------------------------------------------------------------------- */
+
+/* A number of rope_parameters as a rope's text has it; NULL: it has none of that key. */
+static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
+  static const char *const others[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "truncate", "finetuned"};
+  *out = NULL;
+  for (size_t i = 0; i < SLI_COUNT(others); i++)
+    if (!strcmp(item->string, others[i])) return SL_OK;
+  if (!strcmp(kind, "none") || sli_key_off(item)) return SL_OK;
+  if (!cJSON_IsNumber(item)) return sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, item->string);
+  char *value = config_option_text(item);
+  *out = sli_format("%s=%s", item->string, value);
+  free(value);
+  return SL_OK;
+}
+
+/* Appends "KEY=VALUE"; takes `more` over. */
+static void add_to_rope(char **text, char *more) {
+  char *longer = sli_format("%s%s%s", *text, strchr(*text, ':') ? "," : ":", more);
+  free(*text);
+  free(more);
+  *text = longer;
+}
 
 /* "yarn:factor=4,...": the keys of rope_parameters, or rope_scaling as it was called, but for those
  * that say no more than the rest of config.json. */
@@ -118,36 +145,38 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   if (!type) type = config_at(from, "type");
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
   if (!strcmp(kind, "default")) kind = "none";
-  bool original = false;
-  char *text = sli_format("%s:", kind);
+  *out = sli_strdup(kind);
+  sl_status status = sli_keys_check(c->path, from, (const sli_key *const[]){config_keys_rope, NULL});
+  if (!status && type && !cJSON_IsString(type))
+    status = sl_fail(SL_E_INPUT, "%s: %s is no text", c->path, type->string);
+  char *more = NULL;
   cJSON_ArrayForEach(item, from) {
-    if (!cJSON_IsNumber(item) || !strcmp(item->string, "rope_theta") || !strcmp(kind, "none")) continue;
-    original |= !strcmp(item->string, "original_max_position_embeddings");
-    char *value = config_option_text(item);
-    char *more = sli_format("%s%s%s=%s", text, text[strlen(kind) + 1] ? "," : "", item->string, value);
-    free(value);
-    free(text);
-    text = more;
+    if (!status) status = rope_number(c, kind, item, &more);
+    if (!status && more) add_to_rope(out, more);
   }
-  if (!strcmp(kind, "yarn") && !original) {
-    char *more = sli_format("%s,original_max_position_embeddings=%lld", text,
-                            (long long)sl_arg_int(c->s->model_args, "positions"));
-    free(text);
-    text = more;
-  }
-  if (!text[strlen(kind) + 1]) text[strlen(kind)] = 0;
-  *out = text;
-  return config_check_rope(c, text);
+  if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
+    add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
+                                (long long)sl_arg_int(c->s->model_args, "positions")));
+  return status ? status : config_check_rope(c, *out);
 }
 
-static sl_status read_rope(const config *c) {
-  const cJSON *rope = config_at(c->root, "rope_parameters"), *theta = config_at(c->root, "rope_theta");
-  if (!rope) rope = config_at(c->root, "rope_scaling");
-  if (rope && !cJSON_IsObject(rope)) return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, rope->string);
+/* Both names of the same thing say the same. */
+static sl_status find_rope(const config *c, const cJSON **out) {
+  const cJSON *now = config_at(c->root, "rope_parameters"), *before = config_at(c->root, "rope_scaling");
+  *out = now ? now : before;
+  if (*out && !cJSON_IsObject(*out)) return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, (*out)->string);
+  if (!now || !before || cJSON_Compare(now, before, true)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: rope_parameters and rope_scaling differ", c->path);
+}
+
+static sl_status read_rope(const config *c, const family *f) {
+  const cJSON *rope = NULL, *theta = config_at(c->root, "rope_theta");
+  sl_status status = find_rope(c, &rope);
+  if (status) return status;
   if (config_at(rope, "rope_theta")) theta = config_at(rope, "rope_theta");
-  char *value = theta ? config_option_text(theta) : sli_strdup("10000"), *text = NULL;
-  sl_status status = value ? config_set(c, "rope_theta", "theta", value)
-                           : sl_fail(SL_E_INPUT, "%s: rope_theta is no number", c->path);
+  char *value = theta ? config_option_text(theta) : sli_strdup(f->theta), *text = NULL;
+  status = value ? config_set(c, "rope_theta", "theta", value)
+                 : sl_fail(SL_E_INPUT, "%s: rope_theta is no number", c->path);
   free(value);
   if (!status) status = rope_text(c, rope, &text);
   if (!status) status = config_set(c, "rope_parameters", "rope", text);
@@ -155,20 +184,40 @@ static sl_status read_rope(const config *c) {
   return status;
 }
 
+/* Does a layer see something else than all before it? */
+static bool has_other_layers(const config *c) {
+  const cJSON *item, *types = config_at(c->root, "layer_types");
+  cJSON_ArrayForEach(item, types)
+    if (!cJSON_IsString(item) || strcmp(item->valuestring, "full_attention")) return true;
+  return types && !cJSON_IsArray(types);
+}
+
+/* Positions that a layer with a window sees at most; 0: all. */
+static double window_of(const config *c, const family *f) {
+  const cJSON *window = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
+  const cJSON *used = config_at(c->root, "use_sliding_window");
+  if (used ? cJSON_IsFalse(used) : f->switched) return 0;
+  if (!window) return f->switched ? 4096 : 0;
+  return cJSON_IsNumber(window) ? window->valuedouble : cJSON_IsNull(window) ? 0 : -1;
+}
+
 /* A window makes no difference to sequences that fit in it. */
-static sl_status check_window(const config *c) {
-  const cJSON *window = config_at(c->root, "sliding_window"), *used = config_at(c->root, "use_sliding_window");
-  if (!window || (used && !cJSON_IsTrue(used))) return SL_OK;
+static sl_status check_window(const config *c, const family *f) {
+  double window = window_of(c, f);
+  bool others = has_other_layers(c);
   int64_t context = sl_arg_int(c->s->model_args, "context");
-  if (cJSON_IsNumber(window) && window->valuedouble >= (double)context) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--context %lld: %s has a sliding window of %d, which its model_type has not",
-                 (long long)context, c->path, cJSON_IsNumber(window) ? window->valueint : 0);
+  if (window >= (double)context || (!window && !others)) return SL_OK;
+  if (others) return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported", c->path);
+  return sl_fail(SL_E_USAGE, "--context %lld: %s has a sliding window of %g, which is not supported for its model_type",
+                 (long long)context, c->path, window);
 }
 
 static sl_status read_window(const config *c, const family *f) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
-  sl_status status = f->window ? SL_OK : check_window(c);
+  sl_status status = f->window ? SL_OK : check_window(c, f);
   if (status) return status;
+  if (f->window && has_other_layers(c))
+    return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported", c->path);
   bool none = !f->window || cJSON_IsNull(item);
   char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
   status = value ? config_set(c, "sliding_window", "window", value)
@@ -177,10 +226,13 @@ static sl_status read_window(const config *c, const family *f) {
   return status;
 }
 
+/* Weights of biases that a family has not would be left over. */
 static sl_status derive_llama(const config *c, const family *f) {
-  const char *bias = f->bias ? f->bias : cJSON_IsTrue(config_at(c->root, "attention_bias")) ? "attention" : "none";
+  const cJSON *said = config_at(c->root, "attention_bias");
+  const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
+  if (said && !cJSON_IsBool(said)) return sl_fail(SL_E_INPUT, "%s: attention_bias is neither true nor false", c->path);
   sl_status status = config_set(c, "attention_bias", "bias", bias);
-  if (!status) status = read_rope(c);
+  if (!status) status = read_rope(c, f);
   return status ? status : read_window(c, f);
 }
 
@@ -195,7 +247,8 @@ static sl_status derive_gpt2(const config *c, const family *f) {
 }
 
 static sl_status apply(const config *c, const family *f) {
-  sl_status status = config_apply(c, f->fields, f->musts);
+  sl_status status = config_check_keys(c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
+  if (!status) status = config_apply(c, f->fields);
   for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
     status = config_set(c, "model_type", o->option, o->value);
   return status ? status : f->derive(c, f);

@@ -12,7 +12,7 @@
 #define SERVING_OPTIONS                                                                                                \
   {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0}, \
       {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (as they lie in the file: bf16, Q8_0, " \
-       "Q4_1, Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0},                          \
+       "Q5_0 as that, Q4_1, Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0},            \
       {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of keys and values in memory: fp32, or bf16, rounded, in half of it", 0,  \
        0},                                                                                                             \
       {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20}, { \
