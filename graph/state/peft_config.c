@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file.h"
+#include "io/json.h"
 #include "io/keys.h"
 #include "io/regex.h"
 
@@ -37,14 +37,13 @@ static sl_status check(const sli_peft_config *c) {
 }
 
 sl_status sli_peft_config_read(const char *dir, sli_peft_config *out) {
-  char *text = NULL;
+  sli_json doc = {0};
   *out = (sli_peft_config){.path = sli_format("%s/adapter_config.json", dir)};
-  sl_status status = sli_file_read(out->path, &text);
+  sl_status status = sli_json_open(out->path, &doc);
+  out->root = doc.root;
+  free(doc.name);
   if (status) return status;
-  out->root = cJSON_Parse(text);
-  free(text);
-  if (!cJSON_IsObject(out->root)) return sl_fail(SL_E_INPUT, "%s: it is no JSON object", out->path);
-  return check(out);
+  return cJSON_IsObject(out->root) ? check(out) : sl_fail(SL_E_INPUT, "%s: it is no JSON object", out->path);
 }
 
 void sli_peft_config_fini(sli_peft_config *c) {
