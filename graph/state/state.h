@@ -36,4 +36,8 @@ struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 /* That of the checkpoint a run goes on from; NULL: there is none. */
 const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
 
+/* As sl_weights_load(); whole: the model is all that a file of such is about, so a tensor of one of its layers that it has
+ * no place for is an error. */
+sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole);
+
 #endif

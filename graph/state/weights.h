@@ -16,10 +16,6 @@ typedef struct sli_saved {
 sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
-/* As sl_weights_load(); whole: the model is all that a file of such is about, so a tensor of one of its layers that it has
- * no place for is an error. */
-sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole);
-
 /* Gives a parameter that rests (sl_param_info.rest) what lies at its place. */
 sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index, const void *lies);
 

@@ -5,10 +5,8 @@
 #include <sluice/state.h>
 
 #include "comm/job/job.h"
-#include "graph/state/weights.h"
 #include "placement/share.h"
 #include "tools/actorserve/actorserve.h"
-#include "tools/common/config.h"
 
 static sl_status submit(void *self, const sl_request *request, uint64_t *id) {
   return sl_session_submit(self, request, id);
@@ -23,10 +21,7 @@ static sl_session_stats stat_of(void *self) { return sl_session_stat(self); }
 static sl_status status_of(void *self) { return sl_session_status(self); }
 
 static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
-  const settings *s = ctx;
-  const char *adapter = settings_text(s, "adapter");
-  sl_status status = sli_weights_load(settings_text(s, "init"), lowered, rt, config_is_shipped(s->model));
-  if (!status && adapter) status = sl_adapter_load(adapter, lowered, rt);
+  sl_status status = pretrained_load(ctx, lowered, rt);
   return status ? status : sl_params_spread(lowered, rt);
 }
 

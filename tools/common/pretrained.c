@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "graph/state/state.h"
 #include "io/gguf/gguf.h"
+#include "tools/common/config.h"
 #include "tools/common/gguf.h"
 #include "tools/common/huggingface.h"
 
@@ -23,4 +25,10 @@ sl_status pretrained_model(const char *path, const char **out) {
   if (huggingface_is_folder(path)) return huggingface_model(path, out);
   if (sli_gguf_is(path)) *out = "llama"; /* all that are known are */
   return SL_OK;
+}
+
+sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
+  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
+  sl_status status = init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model)) : SL_OK;
+  return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;
 }

@@ -10,5 +10,7 @@ sl_status pretrained_read(settings *s);
 /* The shipped model that such a folder or file is of; NULL: it is neither. SL_E_INPUT names what is not
  * known. */
 sl_status pretrained_model(const char *path, const char **out);
+/* The values that --init, if given, and --adapter have. */
+sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
 
 #endif
