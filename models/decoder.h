@@ -31,13 +31,13 @@
     {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
      "attention (also on its output)", 0, 0}, \
     {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: " \
-     "all before it", 0, 1 << 24}, \
+     "all before it", 0, 1 << 28}, \
     {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row " \
      "is one document", -1, 1 << 24}, \
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1}, \
     {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0}, \
-    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20}, \
-    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 24}, \
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28}, \
+    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 28}, \
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, \
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
 

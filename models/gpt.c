@@ -16,11 +16,11 @@ static const sl_option options[] = {
     {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
     {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
     {"heads", SL_OPTION_INT, "6", "attention heads; must divide the width", 1, 1 << 16},
-    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 20},
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},
     {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
-     1 << 20},
+     1 << 28},
     {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "
-     "all before it", 0, 1 << 24},
+     "all before it", 0, 1 << 28},
     {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
      "is one document", -1, 1 << 24},
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the variance in norms", 0, 1},

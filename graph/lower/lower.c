@@ -109,7 +109,8 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out)
   }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    if (b->rate >= SLI_PER_STEP || b->producer == SL_NONE || b->held) continue;
+    bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* else that is one slot everywhere */
+    if ((b->rate >= SLI_PER_STEP && !versions) || b->producer == SL_NONE || b->held) continue;
     bool kept = b->source == SL_NONE || sli_routes[l->groups[b->producer].hop->route].homes;
     if (b->role == SLI_ROLE_TURN || !kept) continue;
     if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */

@@ -1,33 +1,44 @@
 /* --skip: a search for paths that leave out a share of all visits.
  *
- * Each stage between the first and the last is left out equally often, and microbatches leave out equally
- * many, as far as that comes out. The search begins greedily: one microbatch after the other leaves out
- * those that are most in arrears, from a stage on that goes round; of a few ways to go round the best is
- * taken. Then pairs change places as long as a step gets shorter on the virtual clock: a stage that one
- * microbatch leaves out against one that another leaves out, which keeps the balance; and, with --swap, two stages
- * that follow each other on one microbatch's path.
+ * Each stage between the first and the last is left out equally often. The search has several beginnings: one
+ * microbatch after the other leaves out as many, those that are most in arrears, from a stage on that goes round;
+ * and before that a few at either end of a step leave out all, which fills and drains the pipeline sooner.
  *
- * The effort is counted in firings, not in seconds, so that every process finds the same paths. */
+ * From the best of them it walks: a stage that one microbatch leaves out changes to another microbatch, or two change
+ * places, or, with --swap, a stage comes sooner or later on a path; of one microbatch, or of all that have
+ * the same path. All of these keep the balance. A walk of a step that is no longer than the one some tries
+ * ago goes on (Burke and Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017), so that it crosses
+ * what is level; the best that it met counts.
+ *
+ * The effort is counted in firings, not in seconds, and chance is seeded, so that every process finds the same paths. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/lower/lower.h"
 
-enum { MOST_FIRINGS = 2000000 };
+/* Tries that a walk looks back, and microbatches at either end that may leave all out. */
+enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };
 
 typedef struct search {
   const sli_inputs *in;
   sli_pick pick;
-  sli_paths paths;       /* that it is at */
+  sli_paths paths, best; /* that it is at, and the best so far */
+  double seconds, best_seconds; /* of a step with them; INFINITY: there is no such plan */
   int stages, out;       /* stages; how many microbatches leave each of those between the ends out */
-  bool swap;
-  bool *visits;          /* [m][stages] */
-  double seconds;        /* of a step with them */
-  int64_t firings;       /* spent so far */
+  bool swap;             /* other orders are tried now */
+  uint64_t drawn;        /* numbers of chance */
+  int64_t firings, most; /* spent so far; that may be */
   sl_status failure;     /* of the last that cannot be, */
   char *why;             /* and its text */
 } search;
+
+static void copy_paths(const search *s, sli_paths *to, const sli_paths *from) {
+  for (int i = 0; i < s->in->m; i++) {
+    to->of[i].length = from->of[i].length;
+    memcpy(to->of[i].stage, from->of[i].stage, (size_t)from->of[i].length * sizeof(int));
+  }
+}
 
 /* ---- what paths are worth ------------------------------------------------------------------ */
 
@@ -48,135 +59,177 @@ static double try_paths(search *s) {
   sl_status status = predict(s, l, &seconds);
   sli_lowering_destroy(l);
   if (!status) return seconds;
+  s->firings += MOST_FIRINGS / 1000; /* so that it ends where nothing can be */
   free(s->why);
   s->failure = status;
   s->why = sli_strdup(sl_detail());
   return INFINITY;
 }
 
-static bool can_go_on(const search *s) { return s->firings < MOST_FIRINGS; }
+static bool can_go_on(const search *s) { return s->firings < s->most; }
 
-/* ---- the greedy beginning ------------------------------------------------------------------- */
-
-static bool *visit(search *s, int microbatch, int stage) {
-  return &s->visits[microbatch * s->stages + stage];
+static void keep_best(search *s) {
+  if (s->seconds >= s->best_seconds * (1 - 1e-9)) return;
+  s->best_seconds = s->seconds;
+  copy_paths(s, &s->best, &s->paths);
 }
 
-/* The stages that are visited, as they come along the model. */
-static void set_path(search *s, int microbatch) {
-  sli_path *p = &s->paths.of[microbatch];
-  p->length = 0;
-  for (int i = 0; i < s->stages; i++)
-    if (*visit(s, microbatch, i)) p->stage[p->length++] = i;
+/* ---- beginnings ------------------------------------------------------------------------------- */
+
+/* How many leave what out at the ends of a step, and how the others go round. */
+typedef struct beginning {
+  int first, last, stride;
+} beginning;
+
+static int find_stage(const sli_path *p, int stage) {
+  int n = 0;
+  while (n < p->length && p->stage[n] != stage) n++;
+  return n < p->length ? n : SL_NONE;
+}
+
+static void remove_at(sli_path *p, int at) {
+  p->length--;
+  memmove(p->stage + at, p->stage + at + 1, (size_t)(p->length - at) * sizeof(int));
+}
+
+static void insert_at(sli_path *p, int at, int stage) {
+  memmove(p->stage + at + 1, p->stage + at, (size_t)(p->length - at) * sizeof(int));
+  p->stage[at] = stage;
+  p->length++;
+}
+
+static void leave_out(sli_path *p, int stage) { remove_at(p, find_stage(p, stage)); }
+
+/* Before the first that comes behind it along the model. */
+static void take_in(sli_path *p, int stage) {
+  int at = 1;
+  while (at + 1 < p->length && p->stage[at] < stage) at++;
+  insert_at(p, at, stage);
 }
 
 /* The next that is to be left out: most often still, the first from `at` on in steps of `stride`. */
-static int next_out(search *s, int microbatch, const int *left, int at, int stride) {
+static int next_out(const search *s, const sli_path *p, const int *left, int at, int stride) {
   int between = s->stages - 2, best = SL_NONE;
   for (int n = 0; n < between; n++) {
     int stage = 1 + (at + n * stride) % between;
-    if (*visit(s, microbatch, stage) && (best == SL_NONE || left[stage] > left[best])) best = stage;
+    if (find_stage(p, stage) != SL_NONE && (best == SL_NONE || left[stage] > left[best])) best = stage;
   }
   return best;
 }
 
-static void begin(search *s, int stride) {
-  int between = s->stages - 2, m = s->in->m, at = 0;
+static void visit_all(const search *s) {
+  for (int i = 0; i < s->in->m; i++) {
+    sli_path *p = &s->paths.of[i];
+    for (p->length = 0; p->length < s->stages; p->length++) p->stage[p->length] = p->length;
+  }
+}
+
+static void begin(search *s, beginning b) {
+  int between = s->stages - 2, m = s->in->m - b.first - b.last, each = s->out - b.first - b.last, at = 0;
   int *left = sli_calloc((size_t)s->stages, sizeof *left);
-  for (int i = 1; i <= between; i++) left[i] = s->out;
-  memset(s->visits, 1, (size_t)(m * s->stages) * sizeof *s->visits);
-  int64_t all = (int64_t)s->out * between;
-  for (int i = 0; i < m; i++) {
-    for (int n = (int)(all * i / m); n < (int)(all * (i + 1) / m); n++) {
-      int stage = next_out(s, i, left, at, stride);
-      *visit(s, i, stage) = false;
+  for (int i = 1; i <= between; i++) left[i] = each;
+  visit_all(s);
+  for (int i = 0; i < s->in->m; i++) {
+    int k = i - b.first;
+    sli_path *p = &s->paths.of[i];
+    bool bare = k < 0 || k >= m;
+    if (bare) p->stage[1] = s->stages - 1, p->length = 2;
+    if (bare) continue;
+    for (int n = (int)((int64_t)each * between * k / m); n < (int)((int64_t)each * between * (k + 1) / m); n++) {
+      int stage = next_out(s, p, left, at, b.stride);
+      leave_out(p, stage);
       left[stage]--;
-      at = stage - 1 + stride;
+      at = stage - 1 + b.stride;
     }
-    set_path(s, i);
   }
   free(left);
 }
 
-/* Of all ways to go round. Returns the stride of the best. */
-static int best_stride(search *s) {
-  int best = 1, between = s->stages - 2;
-  s->seconds = INFINITY;
-  for (int stride = 1; stride < SLI_MAX(between, 2) && can_go_on(s); stride++) {
-    if (sli_common_divisor(between, stride) != 1) continue;
-    begin(s, stride);
+static void try_beginning(search *s, beginning b) {
+  int between = s->stages - 2;
+  bool good = b.first + b.last <= s->out && b.first + b.last < s->in->m && sli_common_divisor(between, b.stride) == 1;
+  if (!good || !can_go_on(s)) return;
+  begin(s, b);
+  s->seconds = try_paths(s);
+  keep_best(s);
+}
+
+static void try_beginnings(search *s) {
+  for (int stride = 1; stride < SLI_MAX(s->stages - 2, 2); stride++)
+    for (int first = 0; first <= MOST_BARE; first++)
+      for (int last = 0; last <= MOST_BARE; last++) try_beginning(s, (beginning){first, last, stride});
+}
+
+/* ---- changes ------------------------------------------------------------------------------------- */
+
+/* From 0 to n - 1 (splitmix64). */
+static int draw(search *s, int n) {
+  uint64_t x = (s->drawn += UINT64_C(0x9E3779B97F4A7C15));
+  x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+  return (int)((x >> 33) % (uint64_t)n);
+}
+
+/* A stage that is left out by another microbatch than until now; or two change places. False: these cannot. */
+static bool change_visits(search *s, bool two) {
+  sli_path *p = &s->paths.of[draw(s, s->in->m)], *q = &s->paths.of[draw(s, s->in->m)];
+  int a = 1 + draw(s, s->stages - 2), b = 1 + draw(s, s->stages - 2);
+  if (find_stage(p, a) != SL_NONE || find_stage(q, a) == SL_NONE) return false;
+  if (two && (find_stage(p, b) == SL_NONE || find_stage(q, b) != SL_NONE)) return false;
+  take_in(p, a), leave_out(q, a);
+  if (two) take_in(q, b), leave_out(p, b);
+  return true;
+}
+
+static bool same_path(const sli_path *p, const sli_path *q) {
+  return p->length == q->length && !memcmp(p->stage, q->stage, (size_t)p->length * sizeof(int));
+}
+
+static void move(sli_path *p, int from, int to) {
+  int stage = p->stage[from];
+  remove_at(p, from);
+  insert_at(p, to, stage);
+}
+
+/* A stage comes sooner or later. */
+static bool change_order(search *s, bool alike) {
+  int chosen = draw(s, s->in->m), inner = s->paths.of[chosen].length - 2;
+  if (inner < 2) return false;
+  int from = 1 + draw(s, inner), to = 1 + draw(s, inner);
+  for (int i = 0; i < s->in->m; i++)
+    if (i != chosen && alike && same_path(&s->paths.of[i], &s->paths.of[chosen])) move(&s->paths.of[i], from, to);
+  move(&s->paths.of[chosen], from, to);
+  return from != to;
+}
+
+static bool change(search *s) {
+  int kind = draw(s, s->swap ? 4 : 2);
+  return kind < 2 ? change_visits(s, kind) : change_order(s, kind == 3);
+}
+
+/* Any that can be; false: none was found. */
+static bool change_any(search *s) {
+  enum { DRAWS = 10000 };
+  int n = 0;
+  while (n < DRAWS && !change(s)) n++;
+  return n < DRAWS;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------- */
+
+static void walk(search *s, sli_paths *before) {
+  double back[BACK];
+  copy_paths(s, &s->paths, &s->best);
+  s->seconds = s->best_seconds;
+  for (int i = 0; i < BACK; i++) back[i] = s->seconds;
+  for (int n = 0; can_go_on(s); n = (n + 1) % BACK) {
+    copy_paths(s, before, &s->paths);
+    if (!change_any(s)) return;
     double seconds = try_paths(s);
-    if (seconds >= s->seconds) continue;
-    s->seconds = seconds;
-    best = stride;
-  }
-  return best;
-}
-
-/* ---- exchanging ------------------------------------------------------------------------------- */
-
-/* Is what is there now better? */
-static bool is_better(search *s) {
-  double seconds = try_paths(s);
-  bool better = seconds < s->seconds * (1 - 1e-9);
-  if (better) s->seconds = seconds;
-  return better;
-}
-
-/* Puts a stage in the place of another one on a path: where it comes along the model, if the path goes
- * along it. */
-static void replace(search *s, int microbatch, int stage, int by) {
-  *visit(s, microbatch, stage) = false;
-  *visit(s, microbatch, by) = true;
-  set_path(s, microbatch);
-}
-
-/* Microbatch i takes stage `a` again and leaves `b` out, which j left out until now. */
-static bool exchange(search *s, int i, int j, int a, int b) {
-  replace(s, i, b, a);
-  replace(s, j, a, b);
-  if (is_better(s)) return true;
-  replace(s, i, a, b);
-  replace(s, j, b, a);
-  return false;
-}
-
-static bool exchange_two(search *s, int i, int j) {
-  bool better = false;
-  for (int a = 1; a + 1 < s->stages; a++)
-    for (int b = 1; b + 1 < s->stages; b++) {
-      bool fits = !*visit(s, i, a) && *visit(s, j, a) && *visit(s, i, b) && !*visit(s, j, b);
-      if (fits && can_go_on(s)) better |= exchange(s, i, j, a, b);
-    }
-  return better;
-}
-
-/* Those near each other first. */
-static void exchange_all(search *s) {
-  bool better = true;
-  while (better && can_go_on(s)) {
-    better = false;
-    for (int apart = 1; apart < s->in->m; apart++)
-      for (int i = 0; i + apart < s->in->m; i++) better |= exchange_two(s, i, i + apart);
-  }
-}
-
-static void turn(sli_path *p, int at) {
-  int stage = p->stage[at];
-  p->stage[at] = p->stage[at + 1];
-  p->stage[at + 1] = stage;
-}
-
-static void swap_all(search *s) {
-  bool better = s->swap;
-  while (better && can_go_on(s)) {
-    better = false;
-    for (int i = 0; i < s->in->m; i++)
-      for (int n = 1; n + 2 < s->paths.of[i].length && can_go_on(s); n++) {
-        turn(&s->paths.of[i], n);
-        if (is_better(s)) better = true;
-        else turn(&s->paths.of[i], n);
-      }
+    if (seconds <= s->seconds || seconds <= back[n]) s->seconds = seconds;
+    else copy_paths(s, &s->paths, before);
+    back[n] = s->seconds;
+    keep_best(s);
   }
 }
 
@@ -193,36 +246,36 @@ static sl_status count_out(search *s, double share) {
                  SLI_MIN(most, (double)between / ((double)m * s->stages)), most);
 }
 
-static void make_room(search *s) {
+static void make_room(const search *s, sli_paths *to) {
   int m = s->in->m;
-  s->visits = sli_calloc((size_t)(m * s->stages), sizeof *s->visits);
-  s->paths = (sli_paths){.file = "skip", .microbatches = m};
-  s->paths.of = sli_arena_alloc(&s->in->g->arena, (size_t)m * sizeof *s->paths.of);
-  for (int i = 0; i < m; i++)
-    s->paths.of[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
+  *to = (sli_paths){.file = "skip", .microbatches = m};
+  to->of = sli_arena_alloc(&s->in->g->arena, (size_t)m * sizeof *to->of);
+  for (int i = 0; i < m; i++) to->of[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
 }
 
-static sl_status find(search *s) {
-  int stride = best_stride(s);
-  if (s->seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
-  begin(s, stride);
-  exchange_all(s);
-  swap_all(s);
+static sl_status find(search *s, bool swap) {
+  sli_paths before;
+  make_room(s, &s->paths);
+  make_room(s, &s->best);
+  make_room(s, &before);
+  try_beginnings(s);
+  if (s->best_seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
+  walk(s, &before);
+  s->swap = swap;
+  s->most += MOST_FIRINGS; /* on from what is best without, so that it is never worse */
+  if (swap) walk(s, &before);
   return SL_OK;
 }
 
 sl_status sli_skip(const sli_inputs *in, double share, bool swap, sli_pick *pick) {
-  search s = {.in = in, .pick = *pick, .stages = in->p * pick->v, .swap = swap};
+  search s = {.in = in, .pick = *pick, .stages = in->p * pick->v, .most = MOST_FIRINGS, .best_seconds = INFINITY};
   sl_status status = count_out(&s, share);
-  if (status) return status;
-  make_room(&s);
-  status = find(&s);
+  if (!status) status = find(&s, swap);
   if (!status) {
     sli_paths *found = sli_arena_alloc(&in->g->arena, sizeof *found);
-    *found = s.paths;
+    *found = s.best;
     pick->paths = found;
   }
-  free(s.visits);
   free(s.why);
   return status;
 }

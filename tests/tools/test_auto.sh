@@ -39,6 +39,24 @@ unset XDG_CACHE_HOME
 cp one.json ".cache/sluice/$(uname -n).json"
 run --auto --steps 1 "${gpt[@]}"
 grep -q "^chosen: actorrun --devices cpu:2 --machine here " out || fail "what was measured is not found"
+grep -q " of 2 cores" out && fail "one device of all cores, of which nothing is known"
+
+# One device of all cores, if that was measured as well: the faster of the two, whichever it is.
+sed 's/"devices_per_host": 2/"devices_per_host": 1/' one.json >".cache/sluice/$(uname -n).whole.json"
+run --auto --steps 1 "${gpt[@]}"
+grep -q "^chosen: actorrun --devices cpu:2 --machine here " out || fail "one device as fast as each of two is chosen: $(<out)"
+grep -q "1 device of 2 cores each +" out || fail "what comes second is not said: $(<out)"
+sed 's/"devices_per_host": 2/"devices_per_host": 1/; s/1e11/9e11/; s/1e10/9e10/' one.json >".cache/sluice/$(uname -n).whole.json"
+run --auto --steps 1 --report chosen.json "${gpt[@]}"
+command=$(sed -n 's/^chosen: actorrun //p' out)
+[[ $command == "--devices cpu:1x2 --machine here-whole "* ]] || fail "one device of two cores, nine times as fast: $command"
+grep -q "2 devices of 1 core each +" out || fail "what comes second is not said: $(<out)"
+run $command --report said.json
+[[ $(hexes chosen.json) == "$(hexes said.json)" ]] || fail "what it says is not what it runs on one device"
+run --auto --devices cpu:2 --machine here --steps 1 "${gpt[@]}"
+grep -q "^chosen: actorrun --devices cpu:2 --machine here " out || fail "devices that are given are chosen otherwise"
+run --auto --stages 2 --steps 1 "${gpt[@]}"
+grep -q "^chosen: .* --stages 2 " out || fail "stages that are given are chosen otherwise"
 rm -r .cache
 
 refused() { # refused STATUS SAYS ARGUMENT...

@@ -6,8 +6,12 @@ set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 
 timeout -s KILL 200 "$bin/actortune" machine --devices cpu:2x1 --seconds 1 -o box.json >out 2>err || fail "actortune machine"
+says "measures 2 devices of 1 core for 1 s: products, attention, vocabularies, firings, wakes, messages" err
+says "box.json: a device multiplies at up to " err
+says "(spread " err
 python3 - <<'P' || fail "the file is not as it should be"
 import json
+said = open("err").read()
 box = json.load(open("box.json"))
 curves = box["curves"]
 for row in "linear linear.transposed linear_b linear_w gelu adamw layernorm rmsnorm cross_entropy".split():
@@ -16,6 +20,7 @@ linear = curves["linear"]
 assert linear["devices"] == [1, 2], linear["devices"]
 assert len(linear["seconds"]) == len(linear["m"]) and box["firing_seconds"] > 0 and box["wake_seconds"] > 0
 assert box["devices_per_host"] == 2 and box["spread"] >= 0, box["spread"]
+assert ("kept the machine busy" in said) == (box["spread"] > 0.25), said
 link = box["process_link"]
 assert link["devices"] == [1, 2] and all(0 < times[0] < 5 and 0 < times[1] < 5 for times in link["seconds"]), link
 link["seconds"] = [[1, 1]] * len(link["bytes"])
@@ -76,6 +81,18 @@ refused() {
   timeout -s KILL 60 "$bin/actortune" machine "$@" >out 2>err && fail "not refused: $*"
   grep -qF -- "$says" err || fail "$*: does not say $says"
 }
+# Of nothing that is said, both ways to share out the cores.
+if (($(nproc) > 1)); then
+  timeout -s KILL 200 env XDG_CACHE_HOME=. "$bin/actortune" machine --seconds 2 >out 2>err || fail "actortune machine without anything"
+  python3 - "sluice/$(uname -n)" <<'P' || fail "one device for each core, and one of all: $(<err)"
+import json, os, sys
+each, whole = json.load(open(sys.argv[1] + ".json")), json.load(open(sys.argv[1] + ".whole.json"))
+assert each["devices_per_host"] > 1 == whole["devices_per_host"], (each["source"], whole["source"])
+assert whole["memory_bytes"] > 1.9 * each["memory_bytes"] and f"of {each['devices_per_host']} cores" in whole["source"]
+P
+  says "measures 1 device of $(nproc) cores" err
+fi
+
 refused "only CPU devices can be measured" --devices timed:2
 refused "gpt: actortune machine takes options only" gpt
 refused "nowhere/box.json" -o nowhere/box.json

@@ -84,6 +84,14 @@ cmp -s found again || fail "the search finds other paths the second time"
 [ "$(small --paths found)" = "$some" ] || fail "what was found takes another time by --paths"
 awk -v a="$all" -v s="$some" 'BEGIN { exit !(s < a) }' || fail "$some s a step with paths, $all s with all"
 
+# No longer than by hand, where the first and the last microbatches leave out all between the ends: .892 of 93.
+no_more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }' || fail "$3: $1 s, not $2"; }
+no_more "$(seconds --cost F=1,B=1,W=1 --skip 0.25)" 83 "equal stages"
+plain=$(seconds --cost F=$light,B=$light,W=$light --skip 0.25)
+no_more "$plain" 67 "light ends"
+no_more "$(small --skip 0.25)" 32 "six stages"
+no_more "$some" "$(small --skip 0.25)" "another order only where that is faster"
+
 # ---- what is wrong with it -----------------------------------------------------------------------------
 refuse() { # WORDS OPTIONS...
   local words=$1

@@ -53,6 +53,14 @@ while read -r words; do
   eval "timeout -s KILL 200 '$actorrun' --dry-run --quiet --memory $more $words" >said 2>&1 || fail "$words is over $more bytes (seed $seed)"
 done <commands
 
+# By default as good as with all that is looked at, where memory is tight too: whatever is sharded.
+for budget in "$more" $((more * 3 / 2)); do
+  plan --memory "$budget" --effort full --fix schedule=1f1b,sequence=1,pieces=1,home=device || fail "--effort full in $budget"
+  full=$(seconds)
+  plan --memory "$budget" --fix schedule=1f1b,home=device || fail "--fix schedule=1f1b in $budget"
+  within "$(seconds)" "$full" 1.005 "default against full in $budget bytes"
+done
+
 # Each command makes the very plan that was found.
 plan --memory "$more" --points 3 --json plans.json --svg plans.svg || fail "--json, --svg"
 cat >remade.py <<'P'

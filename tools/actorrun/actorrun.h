@@ -166,6 +166,11 @@ void signals_watch(sl_runtime *rt, bool for_all);
 /* faults.c: has a fault in a user's code say where it was. */
 void faults_catch(void);
 
+/* delays.c: calls fn() with each stage whose steps use weights that are one update older (--quota param=2); */
+void job_delayed(const job *j, void (*fn)(void *ctx, int stage), void *ctx);
+/* says which, if any. */
+void job_note_delays(const job *j);
+
 /* summary.c */
 void print_plan(const job *j);
 /* Which schedule --schedule auto has found; nothing where it did not search. */

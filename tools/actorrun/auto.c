@@ -29,18 +29,25 @@ static void count_devices(settings *s) {
   if (!said) s->devices.count = SLI_MAX(s->modelled.hardware.devices_per_host, 1);
 }
 
-/* Of devices of which nothing is said, what was measured of this machine counts, if it was. */
-static sl_status take_here(settings *s, bool *here) {
+static bool was_measured(bool whole) {
   char path[PATH_MAX];
+  hardware_here(path, sizeof path, whole);
+  return !access(path, R_OK);
+}
+
+static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
+  sl_status status = hardware_read(word, settings_dtype(s), arena, &s->modelled.hardware, &s->modelled.spread);
+  if (!*sl_arg_text(s->run, "memory")) s->devices.budget_bytes = s->modelled.hardware.memory_bytes;
+  return status;
+}
+
+/* Of devices of which nothing is said, what was measured of this machine counts, if it was. */
+static sl_status take_here(settings *s, const char **here) {
   static const char *const said[] = {"machine", "profile", "cost"};
   bool known = !sli_kind_find(s->devices.kind)->cores;
   for (size_t i = 0; i < SLI_COUNT(said); i++) known |= *sl_arg_text(s->run, said[i]);
-  hardware_here(path, sizeof path);
-  *here = !known && !access(path, R_OK);
-  if (!*here) return SL_OK;
-  sl_status status = hardware_read("here", settings_dtype(s), &s->arena, &s->modelled.hardware);
-  if (!s->devices.budget_bytes) s->devices.budget_bytes = s->modelled.hardware.memory_bytes;
-  return status;
+  *here = !known && was_measured(false) ? "here" : NULL;
+  return *here ? take_machine(s, *here, &s->arena) : SL_OK;
 }
 
 static void say_seconds(const planner *p, plan_dim dim, const char **before) {
@@ -54,29 +61,48 @@ static void say_seconds(const planner *p, plan_dim dim, const char **before) {
   *before = ", ";
 }
 
+/* Plans of one way to share out the cores. */
+typedef struct attempt {
+  settings settings;
+  planner planner;
+  const char *here; /* as --machine; NULL: what is known of the devices was given */
+  sl_status status;
+  char *why;
+} attempt;
+
 /* Which plan, and what comes second of each thing there was to choose. */
-static void say(const planner *p, const words *w) {
+static void say(const attempt *a, const attempt *other, const words *w) {
   char step[32], memory[32];
   const char *before = "; the next best with ";
+  const planner *p = &a->planner;
   const plan_choice *best = &p->choices[0];
   char *line = words_line(w);
   printf("chosen: %s\n%s a step, %s a device; %zu plans of %zu looked at in %.1f s", line,
          sli_format_seconds(step, best->seconds), sli_format_bytes(memory, (double)best->bytes), p->tried, p->count,
          p->seconds);
   for (int d = 0; d < PLAN_DIMS; d++) say_seconds(p, (plan_dim)d, &before);
+  if (other->here && !other->status) {
+    const sl_device_options *devices = &other->settings.devices;
+    printf("%s%d device%s of %d core%s each %+.1f %%", before, devices->count, devices->count == 1 ? "" : "s", SLI_MAX(devices->threads, 1),
+           devices->threads > 1 ? "s" : "", 100 * (other->planner.choices[0].seconds / best->seconds - 1));
+  }
   printf("\n");
   fflush(stdout);
   free(line);
 }
 
-static sl_status begin_anew(const planner *p, bool here, char *name) {
+static sl_status begin_anew(const attempt *a, const attempt *other, char *name) {
   static const char *const apart[] = {"auto", NULL};
-  const settings *s = p->settings;
+  const settings *s = &a->settings;
   words w = {0};
-  if (!sl_arg_given(s->run, "devices", 0)) words_add(&w, "--devices"), words_add(&w, "%s:%d", s->devices.kind, p->devices);
-  if (here) words_add(&w, "--machine"), words_add(&w, "here");
-  planner_words(p, &p->choices[0], apart, &w);
-  if (!sl_arg_flag(s->run, "quiet")) say(p, &w);
+  if (!sl_arg_given(s->run, "devices", 0)) {
+    words_add(&w, "--devices");
+    if (s->devices.threads > 1) words_add(&w, "%s:%dx%d", s->devices.kind, a->planner.devices, s->devices.threads);
+    else words_add(&w, "%s:%d", s->devices.kind, a->planner.devices);
+  }
+  if (a->here) words_add(&w, "--machine"), words_add(&w, "%s", a->here);
+  planner_words(&a->planner, &a->planner.choices[0], apart, &w);
+  if (!sl_arg_flag(s->run, "quiet")) say(a, other, &w);
   char **argv = sli_calloc(w.count + 2, sizeof *argv);
   argv[0] = name;
   memcpy(argv + 1, w.items, w.count * sizeof *argv);
@@ -87,18 +113,45 @@ static sl_status begin_anew(const planner *p, bool here, char *name) {
   return status;
 }
 
+static void choose(attempt *a) {
+  planner *p = &a->planner;
+  a->status = planner_init(p, &a->settings);
+  if (a->status == SL_E_USAGE) a->status = sl_fail(a->status, "--auto: %s", sl_detail());
+  p->run = job_options(&a->settings);
+  if (!a->status) a->status = fix_given(p, &a->settings);
+  if (!a->status) a->status = planner_search(p);
+  if (a->status) a->why = sli_strdup(sl_detail());
+}
+
+/* One device with all cores, where that was measured too, and nothing is said of devices and processes. */
+static void choose_whole(attempt *whole, const attempt *each, sli_arena *arena) {
+  const settings *s = &each->settings;
+  whole->status = SL_E_UNSUPPORTED;
+  bool free = each->here && !sl_arg_given(s->run, "devices", 0) && s->processes <= 1 && s->devices.count > 1;
+  if (!free || !was_measured(true)) return;
+  whole->settings = *s, whole->here = "here-whole";
+  whole->settings.devices.threads = s->devices.count, whole->settings.devices.count = 1;
+  whole->status = take_machine(&whole->settings, whole->here, arena);
+  if (!whole->status) choose(whole);
+}
+
+static bool is_better(const attempt *a, const attempt *b) {
+  return !a->status && (b->status || a->planner.choices[0].seconds < b->planner.choices[0].seconds);
+}
+
 sl_status auto_run(settings *s, char *name) {
-  planner p;
-  bool here = false;
-  sl_status status = take_here(s, &here);
+  attempt each = {0}, whole = {0};
+  sl_status status = take_here(s, &each.here);
   if (status) return status;
   count_devices(s);
-  status = planner_init(&p, s);
-  if (status == SL_E_USAGE) return sl_fail(status, "--auto: %s", sl_detail());
-  p.run = job_options(s);
-  if (!status) status = fix_given(&p, s);
-  if (!status) status = planner_search(&p);
-  if (!status) status = begin_anew(&p, here, name);
-  planner_fini(&p);
+  each.settings = *s;
+  choose(&each);
+  choose_whole(&whole, &each, &s->arena);
+  if (is_better(&whole, &each)) status = begin_anew(&whole, &each, name);
+  else if (!each.status) status = begin_anew(&each, &whole, name);
+  else status = sl_fail(each.status, "%s", each.why);
+  if (each.planner.settings) planner_fini(&each.planner);
+  if (whole.planner.settings) planner_fini(&whole.planner);
+  free(each.why), free(whole.why);
   return status;
 }

@@ -38,6 +38,7 @@ static sl_status do_job(job *j) {
   settings *s = j->settings;
   bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
   bool dry = sl_arg_flag(s->run, "dry-run") || sharing;
+  if (!s->process) settings_warn(s);
   sl_status status = dry && !show ? machine_imagine(s, &j->machine) : machine_place(s, &j->machine);
   if (status) return status;
   if (show) {

@@ -48,6 +48,8 @@ static void add_quota(void *ctx, const char *name, int stage, int slots) {
   cJSON_AddItemToArray(ctx, quota);
 }
 
+static void add_stage(void *ctx, int stage) { cJSON_AddItemToArray(ctx, cJSON_CreateNumber(stage)); }
+
 static void add_step(cJSON *steps, const job *j, size_t index) {
   const sl_step_report *r = &j->progress.records[index].report;
   double seconds = progress_step_seconds(&j->progress, index);
@@ -293,6 +295,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   if (library) cJSON_AddStringToObject(root, "products_library", library);
   cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
   sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
+  job_delayed(j, add_stage, cJSON_AddArrayToObject(root, "delayed_update_stages"));
   add_pieces(root, j);
   cJSON_AddStringToObject(root, "ended", ended);
   if (failure) cJSON_AddStringToObject(root, "failure", failure);

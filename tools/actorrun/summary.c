@@ -55,6 +55,7 @@ void print_plan(const job *j) {
     printf("%s%lld%s", k ? " " : "pieces of ", (long long)lengths[k],
            k + 1 < pieces ? "" : " positions\n");
   warn_of_filling(j->settings);
+  job_note_delays(j);
   print_homes_found(j);
   print_paths_found(j);
   printf("quotas:");
@@ -66,6 +67,7 @@ void print_plan(const job *j) {
 
 void print_found(const job *j) {
   const settings *s = j->settings;
+  job_note_delays(j);
   if (!j->progress.quiet) warn_of_filling(s);
   if (!j->progress.quiet && !s->process) {
     print_homes_found(j);

@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
   settings s;
   interrupt_catch();
   sl_status status = settings_read(&actortune_tool, argc, argv, &s);
-  if (!status && !s.done) status = tune(&s);
+  if (!status && !s.done) settings_warn(&s), status = tune(&s);
   if (status) fprintf(stderr, "actortune: %s\n", sl_detail());
   settings_fini(&s);
   return sl_status_exit(status);

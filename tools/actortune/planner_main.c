@@ -67,7 +67,7 @@ int planner_main(int argc, char **argv) {
   settings s;
   interrupt_catch();
   sl_status status = settings_read(&planner_tool, argc, argv, &s);
-  if (!status && !s.done) status = plan(&s);
+  if (!status && !s.done) settings_warn(&s), status = plan(&s);
   if (status) fprintf(stderr, "actortune plan: %s\n", sl_detail());
   settings_fini(&s);
   return sl_status_exit(status);

@@ -11,23 +11,24 @@
 #include "io/json.h"
 #include "tools/common/curves.h"
 
-void hardware_here(char *path, size_t size) {
+void hardware_here(char *path, size_t size, bool whole) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   char host[128] = "";
+  const char *end = whole ? ".whole.json" : ".json";
   gethostname(host, sizeof host - 1);
-  if (cache && *cache) snprintf(path, size, "%s/sluice/%s.json", cache, host);
-  else snprintf(path, size, "%s/.cache/sluice/%s.json", home && *home ? home : "/tmp", host);
+  if (cache && *cache) snprintf(path, size, "%s/sluice/%s%s", cache, host, end);
+  else snprintf(path, size, "%s/.cache/sluice/%s%s", home && *home ? home : "/tmp", host, end);
 }
 
-static sl_status find_here(char *path, size_t size) {
-  hardware_here(path, size);
+static sl_status find_here(const char *word, char *path, size_t size) {
+  hardware_here(path, size, strcmp(word, "here") != 0);
   if (!access(path, R_OK)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "--machine here: this machine has not been measured; actortune machine does it");
+  return sl_fail(SL_E_INPUT, "--machine %s: this machine has not been measured; actortune machine does it", word);
 }
 
 /* Shipped files lie beside the tools, in ../share/sluice/machines. */
 static sl_status find_file(const char *word, char *path, size_t size) {
-  if (!strcmp(word, "here")) return find_here(path, size);
+  if (!strcmp(word, "here") || !strcmp(word, "here-whole")) return find_here(word, path, size);
   if (!access(word, R_OK)) {
     snprintf(path, size, "%s", word);
     return SL_OK;
@@ -51,6 +52,7 @@ typedef struct said {
   const cJSON *rates;
   double flops_efficiency, bytes_efficiency, memory, link_efficiency;
   double host_seconds, host_rate; /* below 0: not said */
+  double spread;
   int64_t devices_per_host;
   curves_parts parts;
 } said;
@@ -63,7 +65,7 @@ static sl_status take(const sli_json *doc, said *s, sl_hardware *out) {
   const sli_json_field fields[] = {
       {"name", SLI_JSON_TEXT, NULL, 0, 0, false},
       {"source", SLI_JSON_TEXT, NULL, 0, 0, false},
-      {"spread", SLI_JSON_NUMBER, NULL, 0, 0, false},
+      {"spread", SLI_JSON_NUMBER, &s->spread, 0, most_rate, false},
       {"flops_per_second", SLI_JSON_OBJECT, &s->rates, 0, 0, true},
       {"flops_efficiency", SLI_JSON_NUMBER, &s->flops_efficiency, 0, 1, true},
       {"bytes_per_second", SLI_JSON_NUMBER, &out->bytes_per_second, 0, most_rate, true},
@@ -133,26 +135,39 @@ static sl_status check(const sli_json *doc, const sl_hardware *h) {
   return SL_OK;
 }
 
-static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena, sl_hardware *out) {
+static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread) {
   said s = {.link_efficiency = 1, .host_seconds = -1, .host_rate = -1, .devices_per_host = 1};
   sl_status status = take(doc, &s, out);
   if (!status) status = read_rate(doc, &s, dtype, &out->flops_per_second);
   double peak = out->flops_per_second;
   if (status) return status;
   apply(&s, out);
+  *spread = s.spread;
   status = curves_read(doc, &s.parts, peak, arena, out);
   return status ? status : check(doc, out);
 }
 
-sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out) {
+sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread) {
   char path[PATH_MAX + 64];
   sl_hardware hardware = {0};
   sli_json doc;
   sl_status status = find_file(word, path, sizeof path);
   if (!status) status = sli_json_open(path, &doc);
   if (status) return status;
-  status = read_hardware(&doc, dtype, arena, &hardware);
+  status = read_hardware(&doc, dtype, arena, &hardware, spread);
   sli_json_fini(&doc);
   if (!status) *out = hardware;
   return status;
+}
+
+bool hardware_is_rough(double spread) {
+  static const double most = 0.25;
+  return spread > most;
+}
+
+void hardware_warn(const char *word, double spread) {
+  if (!hardware_is_rough(spread)) return;
+  sli_log("warning: --machine %s: other programs kept the machine busy while it was measured (spread %.2g: the median step "
+          "took %.2g times as long as the fastest): runs may take as much longer than predicted, and another plan may be "
+          "faster; actortune machine, when nothing else runs, measures it again", word, spread, 1 + spread);
 }

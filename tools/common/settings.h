@@ -69,6 +69,7 @@ struct settings {
   struct {
     sl_cost cost;
     sl_hardware hardware; /* of --machine, all 0 without it */
+    double spread;        /* of how it was measured */
   } modelled;             /* durations of timed devices */
   profile *profile;       /* of --profile, or NULL */
   int nquotas;
@@ -96,6 +97,8 @@ const char *settings_text(const settings *s, const char *name);
 void settings_occupy(settings *s);
 /* Reads --memory, where it is one size: the budget of each device. */
 sl_status settings_read_budget(settings *s);
+/* Says what is known of --machine beside its numbers: that they are rough. */
+void settings_warn(const settings *s);
 /* Of products: --dtype. */
 sl_dtype settings_dtype(const settings *s);
 

@@ -255,6 +255,11 @@ static sl_status read_clock(settings *s) {
   return SL_OK;
 }
 
+void settings_warn(const settings *s) {
+  const char *word = settings_text(s, "machine");
+  if (word) hardware_warn(word, s->modelled.spread);
+}
+
 sl_status texts_read(settings *s) {
   sl_status status = options_check_words(s->run, s->tool->options);
   if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->devices);
@@ -264,7 +269,7 @@ sl_status texts_read(settings *s) {
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
     status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->arena,
-                           &s->modelled.hardware);
+                           &s->modelled.hardware, &s->modelled.spread);
   if (!status) status = read_quotas(s);
   if (!status) status = read_homes(s);
   read_recompute(s);

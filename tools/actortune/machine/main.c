@@ -42,7 +42,7 @@ static void make_folders(char *path) {
 static void find_output(const settings *s, char *path, size_t size) {
   const char *said = settings_text(s, "output");
   if (said) snprintf(path, size, "%s", said);
-  else hardware_here(path, size);
+  else hardware_here(path, size, false);
 }
 
 static sl_status check_output(const settings *s) {
@@ -71,6 +71,7 @@ static const tool machine_tool = {
 
 typedef struct measuring {
   const settings *settings;
+  char path[PATH_MAX];     /* of the file, "-" for standard output */
   int devices;             /* that compute at once */
   double begun, until;     /* seconds of the clock */
   bool progress;
@@ -315,13 +316,15 @@ static cJSON *link_curve(const measuring *m) {
   return curve;
 }
 
+static int cores_of(const measuring *m) { return SLI_MAX(m->settings->devices.threads, 1); }
+
 static cJSON *describe(const measuring *m) {
   cJSON *root = cJSON_CreateObject();
   char host[256] = "this machine";
   gethostname(host, sizeof host - 1);
   cJSON_AddStringToObject(root, "name", host);
   char *source = sli_format("actortune machine %s: %d devices of %d cores, %.0f s", SLUICE_VERSION, m->devices,
-                            SLI_MAX(m->settings->devices.threads, 1), now() - m->begun);
+                            cores_of(m), now() - m->begun);
   cJSON_AddStringToObject(root, "source", source);
   free(source);
   cJSON *rates = cJSON_AddObjectToObject(root, "flops_per_second");
@@ -356,12 +359,31 @@ static sl_status write_machine(const measuring *m) {
   cJSON *root = describe(m);
   char *text = cJSON_PrintUnformatted(root);
   SLI_CHECK(text, "no memory for the machine file");
-  char path[PATH_MAX];
-  find_output(m->settings, path, sizeof path);
-  sl_status status = write_file(path, text);
+  sl_status status = write_file(m->path, text);
   free(text);
   cJSON_Delete(root);
   return status;
+}
+
+/* ---- what is said of it ------------------------------------------------------------------------------ */
+
+static void say_begin(const measuring *m) {
+  sli_log("measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, firings%s; nothing else should "
+          "run meanwhile", m->devices, m->devices == 1 ? "" : "s", cores_of(m), cores_of(m) == 1 ? "" : "s", m->until - m->begun,
+          m->devices > 1 ? ", wakes, messages between processes, of one device and of all at once" : "");
+}
+
+static void say_end(const measuring *m) {
+  char flops[32], bytes[32], firing[32];
+  double spread = grid_spread(&m->samples);
+  sli_log("%s: a device multiplies at up to %s and moves up to %s; a firing takes %s; the median step took %.1f %% longer than "
+          "the fastest (spread %.2g)", strcmp(m->path, "-") ? m->path : "standard output",
+          sli_format_rate(flops, best_rate(&m->samples, "linear", SL_CURVE_FLOPS), "flop/s"),
+          sli_format_rate(bytes, best_rate(&m->samples, "add", SL_CURVE_BYTES), "B/s"), sli_format_seconds(firing, m->firing),
+          100 * spread, spread);
+  if (!hardware_is_rough(spread)) return;
+  sli_log("warning: other programs kept the machine busy: runs beside them may take as much longer than predicted, and other "
+          "plans may be faster; measure again when nothing else runs");
 }
 
 /* A device for each core, unless the user says otherwise. */
@@ -371,15 +393,32 @@ static void count_devices(settings *s) {
   s->devices.threads = 1;
 }
 
-static sl_status measure_machine(settings *s) {
-  count_devices(s);
+static sl_status measure_into(const settings *s, const char *path, double seconds) {
   double begun = now();
   measuring m = {.settings = s, .devices = SLI_MAX(s->devices.count, 1), .begun = begun,
-                 .until = begun + sl_arg_float(s->run, "seconds"), .progress = isatty(STDERR_FILENO)};
+                 .until = begun + seconds, .progress = isatty(STDERR_FILENO)};
+  snprintf(m.path, sizeof m.path, "%s", path);
+  say_begin(&m);
   sl_status status = measure_all(&m);
   if (!status) status = write_machine(&m);
+  if (!status) say_end(&m);
   free(m.samples.of);
   return status;
+}
+
+/* What --auto reads by itself is of both: a device for each core, and one with all of them. */
+static sl_status measure_machine(settings *s) {
+  char path[PATH_MAX];
+  count_devices(s);
+  double seconds = sl_arg_float(s->run, "seconds");
+  bool both = !settings_text(s, "output") && !sl_arg_given(s->run, "devices", 0) && s->devices.count > 1;
+  find_output(s, path, sizeof path);
+  sl_status status = measure_into(s, path, both ? seconds * 2 / 3 : seconds);
+  if (status || !both) return status;
+  settings whole = *s;
+  whole.devices.threads = s->devices.count, whole.devices.count = 1;
+  hardware_here(path, sizeof path, true);
+  return measure_into(&whole, path, seconds / 3);
 }
 
 int machine_main(int argc, char **argv) {

@@ -20,7 +20,7 @@ const plan_dim_info plan_dims[PLAN_DIMS] = {
     [PLAN_RECOMPUTE] = {"recompute", "recompute", 3, 4, 5, {"none", "full", "whole", "selective", "some"}},
     [PLAN_QUOTAS] = {"quotas", "quota", 1, 1, 2, {"own", "fewer"}},
     [PLAN_HOME] = {"home", "home", 1, 4, 4, {"device", "state", "act", "both"}},
-    [PLAN_SHARD] = {"shard", "shard", 2, 4, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
+    [PLAN_SHARD] = {"shard", "shard", 4, 4, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
 
 const char *planner_word(plan_dim dim, int value) {
   return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
