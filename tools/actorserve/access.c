@@ -75,12 +75,12 @@ size_t access_bytes(const settings *s) {
 }
 
 sl_status access_check(const settings *s) {
-  enum { LEAST = 16 << 20 };
+  enum { LEAST = 32 << 20 };
   const char *text = sl_arg_text(s->run, "request-memory");
   size_t bytes;
   char *key;
   if (!read_bytes(text, &bytes) || bytes < LEAST)
-    return sl_fail(SL_E_USAGE, "--request-memory %s: not a size from 16M on, such as 256M", text);
+    return sl_fail(SL_E_USAGE, "--request-memory %s: not a size from 32M on, such as 256M", text);
   sl_status status = cors_check(sl_arg_text(s->run, "cors"));
   if (!status) status = access_key(s, &key);
   if (!status) free(key);

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/base.h"
+#include "tools/actorserve/prepare.h"
 #include "tools/actorserve/reply.h"
 
 /* ---- its end ------------------------------------------------------------------------------------------ */
@@ -32,7 +33,7 @@ static bool hold(request *r, size_t bytes) {
 }
 
 static void free_text(encoding *x) {
-  if (x->text) let_go(x->user, x->bytes);
+  if (x->text) let_go(x->work.user, x->work.bytes);
   free(x->text);
   x->text = NULL;
 }
@@ -46,6 +47,8 @@ void request_destroy(request *r) {
   }
   let_go(r, r->held);
   stops_fini(&r->stops);
+  free(r->body);
+  free(r->failure);
   asked_fini(&r->asked);
   free(r->choices);
   free(r->prompts);
@@ -54,9 +57,9 @@ void request_destroy(request *r) {
   free(r);
 }
 
-/* When nobody has a part of it any more: client, encoder, engine. */
+/* When nobody has a part of it any more: client, reader, encoder, engine. */
 static void end_if_over(request *r) {
-  if (!r->x && !r->encoding && !r->under_way) request_destroy(r);
+  if (!r->x && !r->reading && !r->encoding && !r->under_way) request_destroy(r);
 }
 
 static void cancel(choice *c) {
@@ -68,7 +71,8 @@ static void cancel(choice *c) {
 static void leave(request *r) {
   r->x = NULL;
   for (int i = 0; i < r->nprompts && r->encoding; i++)
-    if (r->prompts[i].text) encoder_stop(r->serving->encoder, &r->prompts[i]);
+    if (r->prompts[i].text) worker_stop(r->serving->encoder, &r->prompts[i].work);
+  if (r->reading) worker_stop(r->serving->reader, &r->work);
   for (int i = 0; i < r->nchoices; i++) cancel(&r->choices[i]);
   end_if_over(r);
 }
@@ -388,8 +392,9 @@ static void refuse_encoding(request *r, const encoding *x) {
   refuse_status(r, x->status, r->asked.chat ? "messages" : "prompt");
 }
 
-void request_encoded(encoding *x) {
-  request *r = x->user;
+void request_encoded(work *w) {
+  encoding *x = (encoding *)w;
+  request *r = w->user;
   r->encoding--;
   free_text(x);
   if (!r->x) end_if_over(r);
@@ -399,85 +404,10 @@ void request_encoded(encoding *x) {
 
 /* ---- its beginning -------------------------------------------------------------------------------------------------- */
 
-static sl_status check_model(const request *r, const char **param) {
-  const char *name = r->serving->voice->name;
-  *param = "model";
-  if (!r->asked.model || !strcmp(r->asked.model, name)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->asked.model, name);
-}
-
-static sl_status take_tokens(const request *r, const asked_prompt *from, encoding *to) {
-  int64_t vocabulary = r->serving->engine->vocabulary;
-  for (size_t i = 0; i < from->count; i++) {
-    if (from->tokens[i] >= vocabulary)
-      return sl_fail(SL_E_USAGE, "token %d of the prompt is outside the vocabulary of %lld", from->tokens[i],
-                     (long long)vocabulary);
-    SLI_GROW(to->out.items, to->out.count, to->out.capacity);
-    to->out.items[to->out.count++] = from->tokens[i];
-  }
-  return SL_OK;
-}
-
-static sl_status render(request *r, encoding *to) {
-  const voice *v = r->serving->voice;
-  if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
-  return sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &to->text);
-}
-
-static sl_status copy_text(const char *text, encoding *to) {
-  to->text = strdup(text);
-  return to->text ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
-}
-
-/* A text that has more tokens than the context, however they are cut, is not made tokens of. */
-static sl_status check_text(request *r, encoding *x) {
-  int64_t context = r->serving->engine->context;
-  size_t longest = codec_longest(&r->serving->voice->codec), bytes = strlen(x->text);
-  if (longest && bytes / longest > (size_t)context)
-    return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
-                   bytes, longest, (long long)context);
-  if (!hold(r, bytes)) return sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
-  x->bytes = bytes;
-  return SL_OK;
-}
-
-static sl_status list_prompt(request *r, int i) {
-  encoding *x = &r->prompts[i];
-  const asked_prompt *from = r->asked.chat ? NULL : &r->asked.prompts[i];
-  if (from && !from->text) return take_tokens(r, from, x);
-  sl_status status = from ? copy_text(from->text, x) : render(r, x);
-  return status ? status : check_text(r, x);
-}
-
-static sl_status list_prompts(request *r, const char **param) {
-  bool chat = r->asked.chat;
-  sl_status status = SL_OK;
-  *param = chat ? "messages" : "prompt";
-  r->nprompts = chat ? 1 : r->asked.nprompts;
-  r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
-  for (int i = 0; i < r->nprompts; i++) r->prompts[i] = (encoding){.user = r, .whole = !chat};
-  for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
-  return status;
-}
-
-/* A number that others cannot choose. */
-static uint64_t salt_of(const serving *s, const char *text) {
-  uint64_t hash = sli_hash_word(s->secret, strlen(text));
-  for (; *text; text++) hash = sli_hash_word(hash, (unsigned char)*text);
-  return SLI_MAX(sli_hash_word(hash, s->secret), 1);
-}
-
-/* What outlives the body. */
-static void settle(request *r) {
-  stops_init(&r->stops, r->asked.nstop, r->asked.stop);
-  r->salt = r->asked.cache_salt ? salt_of(r->serving, r->asked.cache_salt) : 0;
-  asked_fini(&r->asked);
-}
-
 static void encode(request *r) {
   for (int i = 0; i < r->nprompts; i++) r->encoding += r->prompts[i].text != NULL;
   for (int i = 0; i < r->nprompts; i++)
-    if (r->prompts[i].text) encoder_put(r->serving->encoder, &r->prompts[i]);
+    if (r->prompts[i].text) worker_put(r->serving->encoder, &r->prompts[i].work);
   if (!r->encoding) answer(r);
 }
 
@@ -493,19 +423,61 @@ static request *create(serving *s, http_exchange *x, bool chat) {
   return r;
 }
 
-void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat) {
-  request *r = create(s, x, chat);
-  const char *param;
-  sl_status status = asked_read(from->body, from->bytes, chat, &r->asked, &param);
-  if (status) {
-    refuse_status(r, status, param);
+/* Each of the texts, and tokens. */
+static bool hold_prompts(request *r) {
+  size_t bytes = 0;
+  for (int i = 0; i < r->nprompts; i++) bytes += r->prompts[i].work.bytes + r->prompts[i].out.count * sizeof(int32_t);
+  return hold(r, bytes);
+}
+
+/* Its body is read. */
+static void go_on(request *r, sl_status status) {
+  if (!status && !hold_prompts(r)) {
+    for (int i = 0; i < r->nprompts; i++) r->prompts[i].work.bytes = 0; /* not held */
+    status = sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
+  }
+  if (!status) encode(r);
+  else if (r->unknown_model) refuse(r, 404, r->param, "model_not_found", sl_detail());
+  else refuse_status(r, status, r->param);
+}
+
+static void read_body(work *w) {
+  request *r = w->user;
+  r->status = request_prepare(r, r->body, w->bytes);
+  if (r->status) r->failure = sli_strdup(sl_detail());
+}
+
+void request_read(request *r) {
+  r->reading = false;
+  let_go(r, r->work.bytes);
+  free(r->body);
+  r->body = NULL;
+  if (!r->x) {
+    end_if_over(r);
     return;
   }
-  status = check_model(r, &param);
-  if (status) refuse(r, 404, param, "model_not_found", sl_detail());
-  else if ((status = list_prompts(r, &param))) refuse_status(r, status, param);
-  else {
-    settle(r);
-    encode(r);
+  if (r->status) sl_fail(r->status, "%s", r->failure);
+  go_on(r, r->status);
+}
+
+/* A long one takes longer than others should wait. */
+static void read_apart(request *r, const http_request *from) {
+  r->body = hold(r, from->bytes) ? malloc(from->bytes + 1) : NULL;
+  if (!r->body) {
+    sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
+    refuse_status(r, SL_E_MEMORY, NULL);
+    return;
   }
+  memcpy(r->body, from->body, from->bytes + 1);
+  r->work = (work){.run = read_body, .user = r, .bytes = from->bytes};
+  r->reading = true;
+  worker_put(r->serving->reader, &r->work);
+}
+
+void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat) {
+  enum { LONG = 8192 };
+  request *r = create(s, x, chat);
+  r->asked.chat = chat;
+  if (from->bytes > LONG) read_apart(r, from);
+  else go_on(r, request_prepare(r, from->body, from->bytes));
 }

@@ -24,9 +24,28 @@ typedef struct choice {
   const char *finish;    /* why it has ended; NULL: it goes on */
 } choice;
 
+/* A text that is to become tokens. */
+typedef struct encoding {
+  work work;             /* the first of it; its bytes are those of text */
+  const codec *codec;
+  char *text;            /* NULL: there are tokens */
+  bool whole;            /* with what the tokenizer puts around a text */
+  sli_token_row out;
+  sl_status status;
+  char *failure;         /* its text */
+} encoding;
+
 typedef struct request {
   serving *serving;
   http_exchange *x;      /* NULL: nobody waits for the answer any more */
+  work work;             /* of its body, if that is long; */
+  bool reading;          /* until that is read */
+  char *body;
+  sl_status status;      /* of reading it, with a text; */
+  char *failure;
+  const char *param;     /* and the field that is wrong; NULL: none */
+  char wrong[80];        /* its name */
+  bool unknown_model;    /* that is */
   asked asked;           /* its texts are there while it is read */
   stops stops;
   char id[40];
@@ -44,8 +63,10 @@ typedef struct request {
 
 /* Takes a body. */
 void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat);
+/* Its body is read. */
+void request_read(request *r);
 /* A prompt is tokens now. */
-void request_encoded(encoding *x);
+void request_encoded(work *w);
 /* A token, or the end of an answer; event->user is the choice. */
 void request_event(const sl_session_event *event);
 /* The client has left. */

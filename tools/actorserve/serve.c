@@ -18,7 +18,7 @@ enum {
   MOST_UNSENT = 256 << 10,
   LEAST_CONNECTIONS = 64,
   MOST_CONNECTIONS = 16384,
-  EVENTS = 64            /* of the session at a time */
+  EVENTS = 32            /* of the session at a time */
 };
 
 /* ---- what is asked ------------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static void refuse(serving *s, http_exchange *x, int status, const char *code, c
 static bool is_stuck(const serving *s, double *seconds, bool *model) {
   sl_session_stats stat = s->engine->stat(s->engine->self);
   uint64_t since = stat.waiting_since_ns, now = sli_now_ns();
-  double encodes = encoder_seconds(s->encoder), computes = since && now > since ? (double)(now - since) * 1e-9 : 0;
+  double encodes = SLI_MAX(worker_seconds(s->encoder), worker_seconds(s->reader)), computes = since && now > since ? (double)(now - since) * 1e-9 : 0;
   *model = computes >= encodes;
   *seconds = SLI_MAX(encodes, computes);
   return *seconds > s->options->stuck_seconds;
@@ -198,7 +198,14 @@ static void on_engine(evutil_socket_t fd, short what, void *ctx) {
 static void on_encoder(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
-  for (encoding *x; (x = encoder_take(s->encoder));) request_encoded(x);
+  for (work *x; (x = worker_take(s->encoder));) request_encoded(x);
+}
+
+static void on_reader(evutil_socket_t fd, short what, void *ctx) {
+  (void)fd, (void)what;
+  serving *s = ctx;
+  work *x = worker_take(s->reader); /* others get their turn before the next */
+  if (x) request_read(x->user);
 }
 
 /* ---- from begin to end -------------------------------------------------------------------------------------- */
@@ -229,11 +236,13 @@ sl_status serving_create(const serve_options *options, const engine *e, const vo
   s->out = evbuffer_new();
   SLI_CHECK(s->base && s->out, "no memory for events");
   if (getrandom(&s->secret, sizeof s->secret, 0) < 0) s->secret = sli_now_ns();
-  sl_status status = encoder_create(&v->codec, &s->encoder);
+  sl_status status = worker_create(&s->encoder);
+  if (!status) status = worker_create(&s->reader);
   if (!status) status = listen_on(s);
   if (!status) {
     s->of_engine = watch(s, e->fd, on_engine);
-    s->of_encoder = watch(s, encoder_fd(s->encoder), on_encoder);
+    s->of_encoder = watch(s, worker_fd(s->encoder), on_encoder);
+    s->of_reader = watch(s, worker_fd(s->reader), on_reader);
     *out = s;
   } else
     serving_destroy(s);
@@ -242,11 +251,13 @@ sl_status serving_create(const serve_options *options, const engine *e, const vo
 
 void serving_destroy(serving *s) {
   if (!s) return;
-  encoder_destroy(s->encoder);
+  worker_destroy(s->reader);
+  worker_destroy(s->encoder);
   while (s->first) request_destroy(s->first);
   http_destroy(s->http);
   if (s->of_engine) event_free(s->of_engine);
   if (s->of_encoder) event_free(s->of_encoder);
+  if (s->of_reader) event_free(s->of_reader);
   evbuffer_free(s->out);
   event_base_free(s->base);
   free(s);
@@ -268,13 +279,16 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
 /* What many requests have needed is the system's again when there are none, or they hold much less. */
 static void give_memory_back(serving *s) {
   enum { MUCH = 16 << 20 };
+  const uint64_t pause = UINT64_C(2000000000); /* it takes some milliseconds */
+  uint64_t now = sli_now_ns();
   size_t held = http_count_all(s->http).held;
   s->held_most = SLI_MAX(s->held_most, held);
   bool less = s->held_most > MUCH && held < s->held_most / 2;
-  if (less || (s->busy && !s->first)) {
-    malloc_trim(0);
-    s->held_most = held;
-  }
+  s->busy |= s->first != NULL;
+  if (now - s->trimmed_ns < pause || !(less || (s->busy && !s->first))) return;
+  malloc_trim(0);
+  s->held_most = held;
+  s->trimmed_ns = now;
   s->busy = s->first;
 }
 

@@ -1,15 +1,15 @@
 /* The server: what all requests share. Everything here is of one thread, that of the event loop; the
- * encoder and the session have theirs. */
+ * its workers and the session have theirs. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_SERVE_H
 #define SLUICE_TOOLS_ACTORSERVE_SERVE_H
 
 #include "io/chat.h"
 #include "tools/actorserve/codec.h"
-#include "tools/actorserve/encoder.h"
 #include "tools/actorserve/engine.h"
 #include "tools/actorserve/http/http.h"
 #include "tools/actorserve/metrics.h"
 #include "tools/actorserve/rates.h"
+#include "tools/actorserve/worker.h"
 
 struct request;
 
@@ -41,13 +41,14 @@ typedef struct serving {
   const engine *engine;
   const voice *voice;
   struct event_base *base;
-  struct event *of_engine, *of_encoder;
-  encoder *encoder;
+  struct event *of_engine, *of_reader, *of_encoder;
+  worker *reader, *encoder; /* of long bodies; of texts, which become tokens */
   http *http;
   struct request *first;  /* of all requests that are not over */
   struct evbuffer *out;   /* for what is sent next */
   uint64_t secret;        /* of salts */
-  size_t held_most;       /* since memory was last given back */
+  size_t held_most;       /* since memory was last given back, */
+  uint64_t trimmed_ns;    /* and when that was */
   uint64_t nonfinite_ns;  /* when it was last said that logits are not finite; 0: never */
   metrics metrics;
   uint64_t requests;      /* so far */

@@ -1,0 +1,53 @@
+/* A body of a stranger's is read as a request for completions and for a chat, or refused with words.
+ * labels: random unthreaded */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/fuzz/fuzz.h"
+#include "tools/actorserve/asked.h"
+#include "tools/actorserve/json.h"
+
+const char *const fuzz_words[] = {
+    "\"model\":", "\"prompt\":", "\"messages\":", "\"role\":\"user\"", "\"role\":\"system\"", "\"content\":", "\"type\":\"text\"", "\"text\":",
+    "\"stream\":true", "\"stream_options\":{\"include_usage\":true}", "\"n\":3", "\"max_tokens\":", "\"temperature\":0.5", "\"top_p\":1",
+    "\"top_k\":5", "\"seed\":-3", "\"stop\":[", "\"logprobs\":true", "\"logprobs\":2", "\"top_logprobs\":3", "\"cache_salt\":\"a\"",
+    "\"tool_calls\":[]", "\"name\":\"b\"", "\"refusal\":null", "\"annotations\":[]", "\"logit_bias\":{}", "\"response_format\":{\"type\":\"text\"}",
+    "1e999", "-0", "0.5", "[[1,2],[3]]", "\\ud800", "\\udc00", "\\u0000", "\\u00e4", "null", "[", "]", "{", "}", ",", ":", NULL};
+
+static void check_text(const char *text) {
+  if (!text || utf8_good(text, strlen(text)) != strlen(text)) abort();
+}
+
+/* What is read is what can be asked for. */
+static void check(const asked *a) {
+  if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > ASKED_MOST_CHOICES || a->max_tokens < 0 || a->top_k < 0) abort();
+  if (!(a->temperature >= 0 && isfinite(a->temperature)) || !(a->top_p >= 0 && a->top_p <= 1)) abort();
+  if (a->nstop < 0 || a->nstop > ASKED_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20) abort();
+  if (a->chat ? !a->nmessages : !a->nprompts) abort();
+  for (int i = 0; i < a->nstop; i++) check_text(a->stop[i]);
+  for (int i = 0; i < a->nmessages; i++) check_text(a->messages[i].text);
+  for (int i = 0; i < a->nprompts; i++) {
+    if (a->prompts[i].text) check_text(a->prompts[i].text);
+    for (size_t k = 0; k < a->prompts[i].count; k++)
+      if (a->prompts[i].tokens[k] < 0) abort();
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
+  for (int chat = 0; chat < 2; chat++) {
+    char *body = malloc(count + 1); /* of its own, so that a read behind its end is seen */
+    asked a;
+    const char *param;
+    if (count) memcpy(body, bytes, count);
+    body[count] = 0;
+    sl_status status = asked_read(body, count, chat, &a, &param);
+    if (status && !*sl_detail()) abort();
+    if (!status) check(&a);
+    asked_fini(&a);
+    asked_fini(&a);
+    free(body);
+  }
+  return 0;
+}

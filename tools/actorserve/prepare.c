@@ -1,0 +1,99 @@
+#include "tools/actorserve/prepare.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static sl_status check_model(request *r) {
+  const char *name = r->serving->voice->name;
+  r->param = "model";
+  r->unknown_model = r->asked.model && strcmp(r->asked.model, name);
+  if (!r->unknown_model) return SL_OK;
+  return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->asked.model, name);
+}
+
+static sl_status take_tokens(const request *r, const asked_prompt *from, encoding *to) {
+  int64_t vocabulary = r->serving->engine->vocabulary;
+  for (size_t i = 0; i < from->count; i++) {
+    if (from->tokens[i] >= vocabulary)
+      return sl_fail(SL_E_USAGE, "token %d of the prompt is outside the vocabulary of %lld", from->tokens[i],
+                     (long long)vocabulary);
+    SLI_GROW(to->out.items, to->out.count, to->out.capacity);
+    to->out.items[to->out.count++] = from->tokens[i];
+  }
+  return SL_OK;
+}
+
+static sl_status render(request *r, encoding *to) {
+  const voice *v = r->serving->voice;
+  if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
+  return sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &to->text);
+}
+
+static sl_status copy_text(const char *text, encoding *to) {
+  to->text = strdup(text);
+  return to->text ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
+}
+
+/* A text that has more tokens than the context, however they are cut, is not made tokens of. */
+static sl_status check_text(const request *r, encoding *x) {
+  int64_t context = r->serving->engine->context;
+  size_t longest = codec_longest(&r->serving->voice->codec), bytes = strlen(x->text);
+  if (longest && bytes / longest > (size_t)context)
+    return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
+                   bytes, longest, (long long)context);
+  x->work.bytes = bytes;
+  return SL_OK;
+}
+
+static sl_status list_prompt(request *r, int i) {
+  encoding *x = &r->prompts[i];
+  const asked_prompt *from = r->asked.chat ? NULL : &r->asked.prompts[i];
+  if (from && !from->text) return take_tokens(r, from, x);
+  sl_status status = from ? copy_text(from->text, x) : render(r, x);
+  return status ? status : check_text(r, x);
+}
+
+static void encode(work *w) {
+  encoding *x = (encoding *)w;
+  x->status = codec_encode(x->codec, x->text, w->bytes, x->whole, &w->stop, &x->out);
+  if (x->status) x->failure = sli_strdup(sl_detail());
+}
+
+static sl_status list_prompts(request *r) {
+  bool chat = r->asked.chat;
+  sl_status status = SL_OK;
+  r->param = chat ? "messages" : "prompt";
+  r->nprompts = chat ? 1 : r->asked.nprompts;
+  r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
+  for (int i = 0; i < r->nprompts; i++)
+    r->prompts[i] = (encoding){.work = {.run = encode, .user = r}, .codec = &r->serving->voice->codec, .whole = !chat};
+  for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
+  return status;
+}
+
+/* A number that others cannot choose. */
+static uint64_t salt_of(const serving *s, const char *text) {
+  uint64_t hash = sli_hash_word(s->secret, strlen(text));
+  for (; *text; text++) hash = sli_hash_word(hash, (unsigned char)*text);
+  return SLI_MAX(sli_hash_word(hash, s->secret), 1);
+}
+
+/* What outlives the body. */
+static void settle(request *r) {
+  stops_init(&r->stops, r->asked.nstop, r->asked.stop);
+  r->salt = r->asked.cache_salt ? salt_of(r->serving, r->asked.cache_salt) : 0;
+  asked_fini(&r->asked);
+}
+
+sl_status request_prepare(request *r, const char *body, size_t bytes) {
+  sl_status status = asked_read(body, bytes, r->asked.chat, &r->asked, &r->param);
+  if (!status) status = check_model(r);
+  if (!status) status = list_prompts(r);
+  snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
+  r->param = r->param ? r->wrong : NULL; /* that was a text of the body */
+  settle(r);
+  return status;
+}
