@@ -52,7 +52,7 @@ static inline const sl_program_call *sli_program_calls(const sl_program *program
 
 /* The extents of a firing, by number. */
 typedef struct sli_extents {
-  int count;
+  int count, nread; /* nread: bases that bring theirs */
   int32_t *valid, *room; /* [count] rows that are valid, and those the calls have room for */
 } sli_extents;
 
@@ -60,7 +60,7 @@ typedef struct sli_extents {
  * each. */
 static inline sli_extents sli_extents_load(const sl_program *program, const sl_firing *firing,
                                            int32_t *numbers) {
-  sli_extents x = {program->nextents, numbers, numbers + program->nextents};
+  sli_extents x = {program->nextents, program->nread, numbers, numbers + program->nextents};
   for (int e = 0; e < x.count; e++) x.valid[e] = x.room[e] = program->extent_rows[e];
   for (int b = 0; b < program->nread && firing->extents && x.count; b++)
     if (program->base_extent[b] >= 0 && firing->extents[b])

@@ -88,7 +88,7 @@ sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes) 
   if (!bytes && m->kind != SLI_READY) return take_note(rt, m, true);
   sl_status status = check_ready(rt, m, bytes);
   if (status) return status;
-  sli_runtime_fill_slot(rt, m->reg, m->slot, m->extent);
+  sli_runtime_fill_slot(rt, m->reg, m->key, m->slot, m->extent);
   sli_runtime_tell_readers(rt, m, true);
   return SL_OK;
 }

@@ -61,6 +61,7 @@ static inline void announce(worker *w, out_port *p, flight *f) {
     return;
   }
   r->pending[slot] = r->nconsumers;
+  if (UNLIKELY(r->contents.tags != NULL)) tag_ready(p, !f);
   if (!r->nconsumers) {
     r->pending[slot] = 1;
     slot_free(w, r, slot);

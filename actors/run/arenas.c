@@ -1,6 +1,6 @@
 /* The memory of a runtime: an arena for each space of each device, and slots as the
  * host reads and writes them between runs. */
-#include "actors/run/state.h"
+#include "actors/run/poison.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +75,31 @@ sl_status sli_arenas_create(sl_runtime *rt, const worker *w) {
   return status;
 }
 
+static bool is_done_at_launch(const queue *q) { return q->ops->works || q->ops->blocks; }
+
+/* Free slots of a register in the host's memory hold poison, where they are no other's as well and
+ * nobody gives one up before it has been read; and the sanitizer is told of them, where threads of this process
+ * alone read and write them. */
+static void watch_memory(sl_runtime *rt, int32_t i) {
+  reg *r = &rt->regs[i];
+  contents *c = &r->contents;
+  const queue *from = r->producer ? r->producer->actor->queue : NULL;
+  bool waits = false, plain = from && from->ops == &sl_queue_cpu;
+  for (int32_t k = 0; k < r->nconsumers; k++) {
+    const queue *q = r->consumers[k]->actor->queue;
+    waits |= q->ops->wait || (r->consumers[k]->early && !is_done_at_launch(q));
+    plain &= q->ops == &sl_queue_cpu && q->worker->process < 0;
+  }
+  waits |= from && (from->ops->wait || (!r->nconsumers && !is_done_at_launch(from)));
+  if (rt->plan->regs[i].rows) c->blank = rt->plan->regs[i].slot_stride;
+  bool lasts = rt->plan->regs[i].held || rt->plan->regs[i].initial; /* it is updated in place */
+  if (c->owner || waits || lasts || !r->worker || r->worker->process >= 0) return;
+  c->poison = r->stride;
+  c->closed = plain && !r->shared.bank;
+  for (int32_t s = 0; s < sli_quota_most(&rt->plan->regs[i]); s++)
+    if (c->tags[s].reg == SL_NONE) close_slot(r, s);
+}
+
 void sli_arenas_point(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   for (int32_t i = 0; i < plan->nregs; i++) {
@@ -83,8 +108,7 @@ void sli_arenas_point(sl_runtime *rt) {
     if (!arena) continue;
     rt->regs[i].base = arena + r->offset;
     bool here = !sli_room_memory(&plan->devices[r->device], r->space)->far;
-    if (rt->options.poison && rt->regs[i].shared.bank && here) rt->regs[i].contents.poison = r->slot_stride;
-    if (rt->options.poison && r->rows && here) rt->regs[i].contents.blank = r->slot_stride;
+    if (rt->options.check && here) watch_memory(rt, i);
   }
   for (int32_t i = 0; i < plan->nactors; i++) {
     actor *a = &rt->actors[i];
@@ -100,8 +124,11 @@ void sli_arenas_point(sl_runtime *rt) {
 void sli_arenas_destroy(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->ndevices; i++) {
     const sl_device *d = &rt->plan->devices[i];
-    for (int s = 0; s < SL_SPACE_COUNT; s++)
+    for (int s = 0; s < SL_SPACE_COUNT; s++) {
+      if (rt->options.check && !sli_room_memory(d, (sl_space)s)->far && rt->devices[i].arenas[s])
+        ASAN_UNPOISON_MEMORY_REGION(rt->devices[i].arenas[s], d->room[s].reserve_bytes);
       sli_room_memory(d, (sl_space)s)->destroy(rt->devices[i].arenas[s], d->room[s].reserve_bytes);
+    }
   }
 }
 

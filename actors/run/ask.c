@@ -1,6 +1,6 @@
 /* What a runtime answers: reading its state, from outside of its workers. */
 #include "actors/run/run.h"
-#include "actors/run/state.h"
+#include "actors/run/poison.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,13 +151,16 @@ void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot) 
   return slot_address(&rt->regs[reg], slot);
 }
 
-void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int32_t slot, int32_t extent) {
+void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int64_t key, int32_t slot, int32_t extent) {
   const reg *to = &rt->regs[r];
   const contents *c = &to->contents;
+  if (c->tags)
+    c->tags[slot] = (slot_tag){.key = key, .reg = r, .ready = true, .rows = c->extents ? extent : -1,
+                               .moved = -1, .from = -1, .to = -1};
   if (!c->extents) return;
   c->extents[slot] = extent;
   size_t valid = (size_t)extent * sl_row_bytes(&rt->plan->regs[r]);
-  if (c->blank) memset((char *)slot_address(to, slot) + valid, 0xff, c->blank - valid);
+  if (c->blank) poison((char *)slot_address(to, slot) + valid, c->blank - valid);
 }
 
 static row_note *note_of(const sl_runtime *rt, int32_t actor, int64_t firing) {

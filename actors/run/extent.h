@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#include "actors/run/state.h"
+#include "actors/run/poison.h"
 
 static int32_t *slot_extent(const reg *r, const walk *at, int32_t slot) {
   return r->contents.extents && !(at->now->flags & SL_SKIP) ? &r->contents.extents[slot] : NULL;
@@ -63,7 +63,7 @@ static NOINLINE void bind_extents(actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++, now++) {
     *now = slot_extent(p->reg, &p->at, p->slot);
     if (*now && p->reg->contents.blank && a->queue->run_ahead == 1 && (p->at.now->flags & SL_FIRST))
-      memset(slot_address(p->reg, p->slot), 0xff, p->reg->contents.blank); /* nothing reads it any more */
+      poison(slot_address(p->reg, p->slot), p->reg->contents.blank); /* nothing reads it any more */
   }
   *now = noted;
   if (a->bound.move) move_rows(a, rt);

@@ -99,7 +99,7 @@ static uint64_t unusual_firing(worker *w, const queue *q, const actor *a) {
   const sl_runtime_options *o = &w->rt->options;
   uint64_t none = 0;
   atomic_compare_exchange_strong(&w->rt->first_firing_ns, &none, sli_now_ns());
-  w->unusual = o->jitter_seed || o->duration;
+  w->unusual = o->jitter_seed || o->duration || o->check;
   w->plain = !w->unusual && w->real && sli_clock_is_fast(&w->clock) && !w->peers;
   for (int32_t i = 0; i < w->share.nqueues; i++) w->plain &= !w->share.queues[i]->selective;
   bool asked = o->duration && q->ops->timed;
@@ -159,8 +159,11 @@ static NOINLINE launched take_off_apart(worker *w, queue *q, actor *a, uint64_t 
 
 static ALWAYS_INLINE launched fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t duration = a->duration_ns, fence;
+  bool checked = !plain && w->unusual && w->rt->options.check;
+  if (UNLIKELY(checked)) check_inputs(a);
   for (out_port *p = a->out; p < a->out_end; p++)
     if (p->at.now->flags & SL_FIRST) take_slot(p);
+  if (UNLIKELY(checked)) tag_outputs(a);
   if (a->binds) bind(a);
   if (!plain && UNLIKELY(a->fenced)) wait_on_device(a);
   if (!plain && w->unusual) duration = unusual_firing(w, q, a);

@@ -259,13 +259,25 @@ static void count_workers(sl_runtime *rt) {
   rt->oversubscribed = threads + rt->carries_apart > cores;
 }
 
+/* What the environment asks for besides. */
+static sl_status read_checks(bool *slots) {
+  const char *text = getenv("SLUICE_CHECK");
+  if (!text || !*text) return SL_OK;
+  if (strcmp(text, "slots")) return sl_fail(SL_E_USAGE, "SLUICE_CHECK=%s: only slots can be checked", text);
+  *slots = true;
+  return SL_OK;
+}
+
 sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,
                             sl_runtime **out) {
   sl_status status = check_queues(plan, options);
+  bool check = options->check;
+  if (!status) status = read_checks(&check);
   if (status) return status;
   sl_runtime *rt = sli_calloc(1, sizeof *rt);
   rt->plan = plan;
   rt->options = *options;
+  rt->options.check = check;
   rt->threads = options->clock == SL_CLOCK_REAL;
   rt->first_step = rt->steps = options->first_step;
   gate_init(&rt->gate, options->first_step);

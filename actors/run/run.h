@@ -79,8 +79,8 @@ bool sli_runtime_is_lazy(const sl_runtime *rt, int32_t reg);
 /* May FREE come in for it: written here and read by other workers? */
 bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg);
 void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot);
-/* So many of its rows have come, where it has rows. On the carrier. */
-void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int32_t slot, int32_t extent);
+/* A key has come, and so many rows of it, where it has rows. On the carrier. */
+void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int64_t key, int32_t slot, int32_t extent);
 /* Pass a message on that has been checked: READY or WANTED to those here who read its register,
  * FREE to who writes it. On the carrier, or on another thread? */
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m, bool on_carrier);

@@ -10,6 +10,7 @@
 #define SLUICE_ACTORS_SLOTS_H
 
 #include "actors/run/ready.h"
+#include "actors/run/tags.h"
 
 static inline int32_t slots_used(const reg *r) {
   return atomic_load_explicit(&r->quota, memory_order_relaxed) - (int32_t)r->nfree;
@@ -40,6 +41,7 @@ static bool pools_admit(const actor *a) {
 
 /* After a slot has been taken ... */
 static void count_taken(reg *r) {
+  if (r->contents.tags) tag_taken(r);
   if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
   if (!(r->activation > 0)) return; /* of a queue apart, which has another worker, it is 0 */
   r->device->held += r->activation;
@@ -70,7 +72,7 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
 
 /* ... and after one has come back. */
 static void count_freed(worker *w, reg *r, int32_t slot) {
-  if (UNLIKELY(r->contents.poison)) memset((void *)slot_address(r, slot), 0xff, r->contents.poison);
+  if (UNLIKELY(r->contents.tags != NULL)) tag_free(r, slot);
   if (r->activation > 0) r->device->held -= r->activation;
   if (!r->pool) return;
   sli_level_free(&r->pool->level, slots_used(r), r->kept);

@@ -121,12 +121,28 @@ typedef struct resize {
   _Atomic int32_t wanted;
 } resize;
 
+/* What a slot holds, where that is checked. */
+typedef struct slot_tag {
+  int64_t key;
+  int32_t reg;           /* of which that is a key; SL_NONE: none, it is free */
+  bool ready;
+  int32_t rows;          /* that are valid; -1: not known, or it has none */
+  int32_t moved;         /* those that a copy should have brought; -1: that is no copy's */
+  int64_t from, to;      /* ticks in which it was made; -1: not known */
+} slot_tag;
+
 /* What is in a register's slots beside values. */
 typedef struct contents {
   int32_t *extents;      /* rows of each slot that are valid, written and read by whoever the slot
                             itself is; NULL: it is full */
-  size_t poison;         /* bytes of a slot to fill with NaN when it comes free; 0: none */
+  size_t poison;         /* bytes of a slot to fill with poison when it comes free; 0: none */
   size_t blank;          /* those of a slot with rows, before it is filled */
+  bool closed;           /* the address sanitizer is told of free slots */
+  bool lags;             /* some of it was there at the start, so its ticks are not its readers' */
+  slot_tag *tags;        /* [slots] NULL: nothing is checked (tags.h) */
+  _Atomic int32_t *owner; /* which of two registers has their memory, one over the other; NULL: it
+                            is its own */
+  const sl_plan *named;  /* with tags: for names */
 } contents;
 
 struct reg {
@@ -189,6 +205,10 @@ typedef struct binding {
   sl_move *move;         /* of a link that leads to another process */
   extents *extents;      /* NULL: all slots are full */
   const uint64_t *durations; /* by tick; NULL: all are alike */
+  struct {               /* where slots are checked: */
+    bool copies;         /* it hands on what it reads */
+    bool repeats;        /* several of its firings are of one tick, or it fires once a step */
+  } checks;
 } binding;
 
 /* A lazy W is put off until its slots are wanted, or its stage has no B left in the step. */

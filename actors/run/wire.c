@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include <sluice/ops.h>
+
 /* Where a port stands in its map before firing n. */
 static walk start_walk(const sl_runtime *rt, int32_t map, int64_t n) {
   const sl_map *m = &rt->plan->maps[map];
@@ -56,6 +58,29 @@ static void make_slot_extents(sl_runtime *rt, reg *to, const sl_register *from) 
   for (size_t s = 0; s < most; s++) to->contents.extents[s] = from->rows;
 }
 
+/* What is there at the start. Of registers that share slots, the leader's tags are those of all. */
+static void make_tags(sl_runtime *rt, reg *to, const sl_register *r) {
+  if (!rt->options.check) return;
+  const size_t most = (size_t)sli_quota_most(r);
+  contents *c = &to->contents;
+  c->named = rt->plan;
+  to->counted = true;
+  if (r->shares) {
+    c->tags = rt->regs[r->shares - 1].contents.tags;
+    return;
+  }
+  c->tags = allot(rt, most, sizeof *c->tags);
+  int64_t first = sli_first_key(rt->plan, to->id, rt->first_step);
+  for (int32_t s = 0; s < (int32_t)most; s++)
+    c->tags[s] = (slot_tag){.key = first + s, .reg = s < r->initial || (r->held && !s) ? to->id : SL_NONE,
+                            .ready = s < r->initial, .rows = -1, .moved = -1, .from = -1, .to = -1};
+  c->lags = r->initial > 0;
+  if (!r->over) return;
+  contents *under = &rt->regs[r->over - 1].contents;
+  c->owner = under->owner = allot(rt, 1, sizeof *c->owner);
+  *c->owner = r->over - 1;
+}
+
 static void make_reg(sl_runtime *rt, int32_t i) {
   const sl_plan *plan = rt->plan;
   const sl_register *r = &plan->regs[i];
@@ -78,6 +103,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   to->least_free = (int32_t)to->nfree;
   to->newest = SLI_MAX(r->initial - 1, 0);
   make_slot_extents(rt, to, r);
+  make_tags(rt, to, r);
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
   if (q && r->shares) share_slots(rt, to, &rt->regs[r->shares - 1], q);
 }
@@ -306,7 +332,10 @@ static void link_consumers(sl_runtime *rt) {
 static void settle_reg(sl_runtime *rt, reg *r) {
   int32_t initial = r->producer && r->nconsumers && !r->pool ? rt->plan->regs[r->id].initial : 0;
   for (int32_t s = 0; s < initial; s++)
-    if (!r->pending[s]) r->free[r->nfree++] = s;
+    if (!r->pending[s]) {
+      r->free[r->nfree++] = s;
+      if (r->contents.tags) r->contents.tags[s].reg = SL_NONE;
+    }
   r->watch = r->counted ? INT32_MAX : (uint32_t)r->least_free;
   if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
 }
@@ -339,6 +368,48 @@ static void make_mailboxes(sl_runtime *rt) {
   free(most);
 }
 
+/* ---- what checks know ---------------------------------------------------------------------- */
+
+/* Does it hand on what it reads? */
+static bool only_copies(const actor *a) {
+  const sl_program *program = a->plan->program;
+  bool all = program && program->ncalls;
+  for (int k = 0; all && k < program->ncalls; k++) all = program->calls[k].op == &sl_op_copy;
+  return all || a->bound.move;
+}
+
+/* Are several firings of one tick? */
+static bool ticks_repeat(const sl_map *ticks) {
+  bool twice = false;
+  for (uint32_t i = 0; i < ticks->period; i++)
+    for (uint32_t k = 0; k < i && !twice; k++) twice = ticks->entries[i].offset == ticks->entries[k].offset;
+  return twice;
+}
+
+/* Has a copy been made of what lags? */
+static bool copies_lag(sl_runtime *rt) {
+  bool more = false;
+  for (int32_t i = 0; i < rt->plan->nactors; i++) {
+    const actor *a = &rt->actors[i];
+    bool lags = false;
+    for (const in_port *p = a->in; p < a->in_end && a->bound.checks.copies; p++) lags |= p->reg->contents.lags;
+    for (const out_port *p = a->out; p < a->out_end && lags; p++) {
+      more |= !p->reg->contents.lags;
+      p->reg->contents.lags = true;
+    }
+  }
+  return more;
+}
+
+static void make_checks(sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->plan->nactors && rt->options.check; i++) {
+    actor *a = &rt->actors[i];
+    a->bound.checks.copies = only_copies(a);
+    a->bound.checks.repeats = a->plan->firings_per_step == 1 || ticks_repeat(&rt->plan->maps[a->plan->ticks]);
+  }
+  while (rt->options.check && copies_lag(rt)) continue;
+}
+
 void sli_wire(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   for (int32_t i = 0; i < plan->nmaps; i++) rt->maps[i] = sli_map_ring(rt, &plan->maps[i]);
@@ -349,6 +420,7 @@ void sli_wire(sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
   for (int32_t i = 0; i < plan->nactors; i++) mark_fenced(rt, &rt->actors[i]);
   link_consumers(rt);
+  make_checks(rt);
   for (int32_t i = 0; i < plan->nregs; i++) settle_reg(rt, &rt->regs[i]);
   make_mailboxes(rt);
 }

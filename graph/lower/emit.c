@@ -457,6 +457,7 @@ static sl_status finish(sli_lowering *l) {
 
 sl_status sli_lower_emit(sli_lowering *l) {
   l->plan = sl_plan_create(l->in->m, l->in->k);
+  l->plan->ticked = true;
   l->numbers = sli_arena_alloc(&l->arena, (size_t)l->in->g->ntensors * sizeof *l->numbers);
   sl_status status = add_devices(l);
   if (status) return status;

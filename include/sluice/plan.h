@@ -237,6 +237,8 @@ typedef struct sl_plan {
   sl_map *maps;
   int32_t nprocesses; /* processes that drive the devices; derived */
   int32_t microbatches, pieces; /* M, K: a step has M*K ticks */
+  bool ticked;        /* for checks: who takes a slot for one firing alone reads what was made in that
+                         firing's tick, but for what begins with ready slots */
   uint64_t hash;
   struct sli_plan_memory *memory; /* owns everything above */
 } sl_plan;

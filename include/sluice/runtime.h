@@ -54,8 +54,10 @@ typedef struct sl_runtime_options {
   double watchdog_seconds; /* without any firing: report who waits; 0: 30, < 0: never */
   uint64_t jitter_seed;   /* != 0: delay every firing by 0..jitter_ns at random */
   uint64_t jitter_ns;
-  bool poison;            /* slots that registers share are filled with NaN as they come free, in
-                             the host's memory: who reads one after that is seen by its losses */
+  bool check;             /* slots say what they hold, and whoever reads one looks whether it is what
+                             the plan asks for; if not, the process is aborted, and says what was found. Free
+                             slots in the host's memory are filled with NaN. Slower. Or with SLUICE_CHECK=slots
+                             in the environment */
   /* NULL, or: nanoseconds that a firing of an actor of a timed queue takes, in place of what the plan
    * says. Asked as it begins, by its worker. */
   uint64_t (*duration)(void *ctx, int32_t actor, int64_t tick);

@@ -88,6 +88,17 @@ static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *
   else c->op->cpu(call);
 }
 
+/* What a call is told of the rows of a slot that it reads is what stands beside the slot. */
+static void check_told(const sl_program_call *c, const sl_firing *firing, const sli_extents *x) {
+  for (int i = 0; i < c->nin && c->in_extent && firing->extents; i++) {
+    int32_t base = c->in[i].base;
+    if (base < 0 || base >= x->nread || !firing->extents[base]) continue;
+    SLI_CHECK(sli_valid_rows(x, c->in_extent, i) == *firing->extents[base],
+              "actor %s, op %s: input %d has %d valid rows, and it is told %d", firing->name ? firing->name : "", c->name,
+              i, *firing->extents[base], sli_valid_rows(x, c->in_extent, i));
+  }
+}
+
 static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing,
                      const sl_tick *tick, const sli_extents *x) {
   const void *in[c->nin + 1];
@@ -96,6 +107,7 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   if (!sli_call_bind(c, firing, tick, in, out, &call)) return;
   call.scratch = q->scratch;
   call.team = q->team;
+  check_told(c, firing, x);
   if (!c->in_extent && !c->out_extent) c->op->cpu(&call);
   else if (c->op->fills || c->op->looks) run_counting(c, &call, x);
   else run_cut(c, &call, x);

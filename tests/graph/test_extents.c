@@ -204,7 +204,7 @@ static outcome run(bool extents, int stages, const char *schedule, const char *r
   const sl_plan *plan = sl_lowered_plan(lowered);
   CHECK(!sl_plan_prove(plan), "%s", sl_detail());
   sl_runtime *rt;
-  sl_runtime_options how = {.poison = true, .jitter_seed = 3, .jitter_ns = 2000,
+  sl_runtime_options how = {.check = true, .jitter_seed = 3, .jitter_ns = 2000,
                             .watchdog_seconds = 20};
   CHECK(!sl_runtime_create(plan, &how, &rt), "%s", sl_detail());
   sl_lowered_attach(lowered, rt);

@@ -214,7 +214,7 @@ static void run(const scene *x, const how *h, double loss[STEPS]) {
   const sl_plan *plan = sl_lowered_plan(lowered);
   CHECK(!sl_plan_prove(plan), "seed %llu, %s: %s", (unsigned long long)x->seed, h->schedule, sl_detail());
   sl_runtime *rt;
-  sl_runtime_options options_of_run = {.workers = h->workers, .poison = true, .jitter_seed = h->jitter,
+  sl_runtime_options options_of_run = {.workers = h->workers, .check = true, .jitter_seed = h->jitter,
                                        .jitter_ns = 3000, .watchdog_seconds = 60};
   CHECK(!sl_runtime_create(plan, &options_of_run, &rt), "%s", sl_detail());
   sl_lowered_attach(lowered, rt);

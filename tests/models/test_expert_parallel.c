@@ -46,7 +46,7 @@ static grid another(const grid *like, uint64_t seed) {
   g.schedule = schedules[seed % SLI_COUNT(schedules)];
   g.jitter_seed = seed;
   g.processes = 1 + (int)(seed % 4);
-  g.poison = seed % 2;
+  g.check = seed % 2;
   return g;
 }
 
@@ -123,7 +123,7 @@ static grid any_grid(uint64_t *dice) {
   g.recompute = recomputes[pick(dice, 4)];
   g.processes = any_processes(&g, dice);
   g.jitter_seed = (uint64_t)pick(dice, 1 << 20);
-  g.poison = pick(dice, 2);
+  g.check = pick(dice, 2);
   return g;
 }
 
@@ -226,7 +226,7 @@ static outcome train(expert_of *to, int D, int T, int experts, double room) {
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
   sl_runtime *rt;
-  sl_runtime_options how = {.poison = true, .jitter_seed = 3, .jitter_ns = 2000, .watchdog_seconds = 20};
+  sl_runtime_options how = {.check = true, .jitter_seed = 3, .jitter_ns = 2000, .watchdog_seconds = 20};
   CHECK(!sl_plan_prove(plan) && !sl_runtime_create(plan, &how, &rt), "%s", sl_detail());
   sl_lowered_attach(lowered, rt);
   sl_params_init(lowered, rt, 1);
