@@ -131,6 +131,8 @@ static sl_status replace(sl_graph *g, sl_optimizer *o) {
   sl_status status = SL_OK;
   if (by && by->optimizer) status = replace_rule(g, by->optimizer, o);
   if (!status && by && by->schedule) status = replace_schedule(g, by->schedule, o);
+  bool decays = o->schedule != SL_RATE_DEFAULT && o->schedule != SL_RATE_CONSTANT;
+  if (by && decays && !o->rate && !o->decay_steps) o->decay_steps = by->steps;
   return status;
 }
 

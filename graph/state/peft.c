@@ -184,13 +184,22 @@ sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime
 
 /* ---- saving ------------------------------------------------------------------------------- */
 
+/* A key that finds this module alone: the end of another's name is found as well, but at its beginning. */
+static char *key_of(const sl_param_info *params, const sli_saved *list, int n, const char *module) {
+  char *end = sli_format(".%s", module);
+  bool anchored = false;
+  for (int i = 0; i < n; i++) anchored |= ends_with(params[list[i].param].adapter->module, end);
+  free(end);
+  return sli_format("%s%s", anchored ? "^" : "", module);
+}
+
 /* The first adapter's numbers are those of all; others stand apart. */
-static cJSON *make_config(const sl_param_info *params, const sli_saved *list, int n) {
+static cJSON *make_config(const char *base, const sl_param_info *params, const sli_saved *list, int n) {
   const sl_adapter *first = params[list[0].param].adapter;
   cJSON *config = cJSON_CreateObject();
   cJSON_AddStringToObject(config, "peft_type", "LORA");
   cJSON_AddStringToObject(config, "task_type", "CAUSAL_LM");
-  cJSON_AddNullToObject(config, "base_model_name_or_path");
+  cJSON_AddItemToObject(config, "base_model_name_or_path", base ? cJSON_CreateString(base) : cJSON_CreateNull());
   cJSON_AddNumberToObject(config, "r", first->rank);
   cJSON_AddNumberToObject(config, "lora_alpha", (double)first->alpha);
   cJSON_AddNumberToObject(config, "lora_dropout", 0);
@@ -204,8 +213,10 @@ static cJSON *make_config(const sl_param_info *params, const sli_saved *list, in
     const sl_adapter *a = params[list[i].param].adapter;
     if (!strstr(list[i].name, ending)) continue;
     cJSON_AddItemToArray(targets, cJSON_CreateString(a->module));
-    if (a->rank != first->rank) cJSON_AddNumberToObject(ranks, a->module, a->rank);
-    if (a->alpha != first->alpha) cJSON_AddNumberToObject(alphas, a->module, (double)a->alpha);
+    char *key = key_of(params, list, n, a->module);
+    if (a->rank != first->rank) cJSON_AddNumberToObject(ranks, key, a->rank);
+    if (a->alpha != first->alpha) cJSON_AddNumberToObject(alphas, key, (double)a->alpha);
+    free(key);
   }
   return config;
 }
@@ -228,7 +239,7 @@ static sl_status make_folder(const char *dir) {
   return sl_fail(SL_E_IO, "cannot make %s: %s", dir, strerror(errno));
 }
 
-sl_status sl_adapter_save(const char *dir, const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
+sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params), count = 0;
   sli_saved *list = sli_calloc((size_t)n, sizeof *list);
@@ -239,7 +250,7 @@ sl_status sl_adapter_save(const char *dir, const sl_lowered *lowered, sl_runtime
   sl_status status = count ? make_folder(dir) : sl_fail(SL_E_USAGE, "the model has no adapters");
   if (!status) status = sli_weights_save(path, list, count, lowered, rt, job);
   if (!status && sl_job_process(job) == 0) {
-    cJSON *config = make_config(params, list, count);
+    cJSON *config = make_config(base, params, list, count);
     status = write_config(dir, config);
     cJSON_Delete(config);
   }

@@ -55,6 +55,7 @@ typedef struct sl_training {
   const char *const *frozen; /* patterns: as sl_freeze() */
   int nlora;
   const char *const *lora;   /* "h.*.attn=8,alpha=16": as sl_lora() */
+  int64_t steps;             /* of the run, by which rates decay that do not say by how many; 0: not known */
 } sl_training;
 
 /* A graph that is served: one row of positions of any sequences (batch.h), whose source is asked for

@@ -60,8 +60,9 @@ int sl_lowered_terms(const sl_lowered *lowered, const sl_term **out);
 sl_status sl_adapter_modules(const char *dir, int *count, char ***lora);
 /* Reads the values of all adapters that lie in this process. */
 sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt);
-/* Writes all adapters, as sl_weights_save() does; that merges them into the weights instead. */
-sl_status sl_adapter_save(const char *dir, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
+/* Writes all adapters, as sl_weights_save() does; that merges them into the weights instead. `base` is what the weights
+ * beside them were read from, which the folder says; NULL: nothing. */
+sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
 /* ---- checkpoints -------------------------------------------------------------- */
 

@@ -141,7 +141,10 @@ static void the_row_says_what_is_kept(void) {
 }
 
 static void schedules_are_said_by_name(void) {
-  sl_graph *g = derive(make(&(sl_training){.schedule = "wsd:warmup=3,decay-steps=50"}, NULL));
+  sl_graph *g = derive(make(&(sl_training){.schedule = "linear", .steps = 70}, NULL));
+  CHECK(g->training.optimizer.decay_steps == 70, "a rate decays by the run's steps if nothing else is said");
+  sl_graph_destroy(g);
+  g = derive(make(&(sl_training){.schedule = "wsd:warmup=3,decay-steps=50", .steps = 70}, NULL));
   const sl_optimizer *o = &g->training.optimizer;
   CHECK(o->schedule == SL_RATE_WSD && o->warmup == 3 && o->decay_begin == 45, "wsd");
   sl_graph_destroy(g);

@@ -195,6 +195,30 @@ cmp folder.losses file.losses || fail "a window goes out and in"
 run again --init pair --steps 1 llama "${train[@]}"
 refused "cannot make the folder" --steps 1 --save no/such/ llama "${train[@]}"
 
+# ---- a folder in the model's place ---------------------------------------------------------------------
+
+run named --init "$reference/hf_llama" --steps 2 llama "${train[@]}"
+run placed --steps 2 "$reference/hf_llama" "${train[@]}"
+run early --init "$reference/hf_llama" --steps 2 "${train[@]}"
+run several --steps 2 -n 2 --stages 2 "${patient[@]}" "$reference/hf_llama" "${train[@]}"
+for how in placed early several; do cmp named.losses $how.losses || fail "a folder stands for its model ($how)"; done
+run placed --steps 1 "$reference/gguf/tiny.gguf" "${train[@]}"
+run early --steps 1 --init "$reference/gguf/tiny.gguf" "${train[@]}"
+cmp placed.losses early.losses || fail "so does a GGUF file"
+refused "no MODEL was given, whose option --data may be" --init "$reference/hf_llama/model.safetensors" "${train[@]}"
+refused "pointer.gguf is a pointer of git-lfs" pointer.gguf "${train[@]}"
+mkdir gpt
+ends 0 "$actorrun" --quiet --steps 1 gpt --data "$data" --layers 1 --width 8 --heads 1 --context 8
+rmdir gpt
+
+# As many steps as sequences are in the data, and rates that decay by then: 114 sequences, 4 a step, in half of them 15.
+run epochs --epochs 0.5 --lr-schedule cosine:min-lr=0 "$reference/hf_llama" --data "$data" --context 32 --batch 4 --lr 1e-3
+run steps --steps 15 --lr-schedule cosine:min-lr=0,decay-steps=15 "$reference/hf_llama" --data "$data" --context 32 --batch 4 --lr 1e-3
+cmp epochs.losses steps.losses || fail "half an epoch is 15 steps"
+[[ $(wc -l <epochs.losses) == 15 ]] || fail "of 114 sequences 57 are 15 steps of 4"
+refused "--steps 7 contradicts --epochs 0.5, which are 15" --epochs 0.5 --steps 7 "$reference/hf_llama" --data "$data" --context 32 --batch 4
+refused "--epochs: pipeline has no --data" --epochs 1 pipeline
+
 # ---- text by its tokenizer ----------------------------------------------------------------------------
 
 mkdir tokens

@@ -76,6 +76,10 @@ run --steps 1 --report lora.json --lora 'h.*.attn=2'
 grep -q '"r":[[:space:]]*2' <(run --steps 1 --save-adapter a --lora 'h.*.attn=2,alpha=4'; cat a/adapter_config.json) ||
   fail "the rank is not in the config"
 
+grep -q '"base_model_name_or_path":[[:space:]]*null' a/adapter_config.json || fail "it is beside nothing that was read"
+run --steps 1 --save-adapter a --lora 'h.*.attn=2' --init "$reference/hf_gpt2/model.safetensors"
+grep -q '"base_model_name_or_path":[[:space:]]*".*hf_gpt2/model.safetensors"' a/adapter_config.json || fail "what it is beside"
+
 # ---- what is wrong ------------------------------------------------------------------------
 refuses() { # TEXT OPTIONS...
   local text=$1

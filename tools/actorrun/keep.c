@@ -35,6 +35,12 @@ static void describe_options(const job *j) {
                   s->model_args);
 }
 
+/* The file that the model is in; NULL: it is a shipped one. */
+static const char *code_of(const settings *s) {
+  const char *suffix = strrchr(s->model_word, '.');
+  return suffix && (!strcmp(suffix, ".c") || !strcmp(suffix, ".so")) ? s->model_word : NULL;
+}
+
 /* The directory of --checkpoint, and, with --resume, what the run goes on from. */
 sl_status keep_open(job *j) {
   const settings *s = j->settings;
@@ -44,7 +50,7 @@ sl_status keep_open(job *j) {
                                    .resume = sl_arg_flag(s->run, "resume"),
                                    .nterms = (int)j->terms.nresults, .terms = j->terms.items,
                                    .usual = j->terms.usual,
-                                   .code = strchr(s->model_word, '.') ? s->model_word : NULL,
+                                   .code = code_of(s),
                                    .resume_with = settings_text(s, "resume-with")};
   if (!*options.dir) return SL_OK;
   sl_status status = sl_checkpoints_open(&options, j->processes, &j->checkpoints);
@@ -99,7 +105,7 @@ sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
   const char *adapter = settings_text(j->settings, "save-adapter");
   sl_status status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
-  if (!status && adapter) status = sl_adapter_save(adapter, j->lowered, j->rt, j->processes);
+  if (!status && adapter) status = sl_adapter_save(adapter, settings_text(j->settings, "init"), j->lowered, j->rt, j->processes);
   if (!save) return status;
   if (!status) return save_model(j, save);
   if (sl_job_processes(j->processes) > 1) return status;

@@ -1,11 +1,14 @@
 /* actorrun's own options, and those of a plan as it takes them: one value each. */
 #include "tools/actorrun/actorrun.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/gguf/gguf.h"
+#include "io/tokens.h"
 #include "tools/actorrun/chat.h"
 
 static const sl_option options[] = {
@@ -15,6 +18,8 @@ static const sl_option options[] = {
     {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
      "activations a device may hold; 0: any number", 0, 1e9},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15},
+    {"epochs", SL_OPTION_FLOAT, "0", "instead of --steps: as many as take `N` times all sequences of --data; 0: as --steps says", 0,
+     1e6},
     {"shuffle", SL_OPTION_INT, "0", "`SEED` of the order in which sequences of the data come, another "
      "order each time that all have been seen; 0: as they lie in the files", 0, 9e15},
     {"eval", SL_OPTION_LIST, "", "`FILE`, or a folder, of which the loss is found while training goes "
@@ -110,10 +115,49 @@ static sl_status check_together(const settings *s) {
   return chat_check(s);
 }
 
+static bool has(const settings *s, const char *option) {
+  const sl_option *o = s->model->options;
+  while (o && o->name && strcmp(o->name, option)) o++;
+  return o && o->name;
+}
+
+/* The last step of --epochs may begin another one. */
+static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
+  if (!has(s, "data") || !has(s, "context") || !has(s, "batch") || !has(s, "vocab"))
+    return sl_fail(SL_E_USAGE, "--epochs: %s has no --data, --context, --batch and --vocab to count them by; --steps says "
+                   "how long to learn", s->model->name);
+  const sl_args *args = s->model_args;
+  const sli_tokens_options options = {sl_arg_text(args, "data"), sl_arg_int(args, "context"), sl_arg_int(args, "vocab"), 0,
+                                      s->data.tokenizer};
+  sli_tokens *tokens;
+  if (!*options.paths) return sl_fail(SL_E_USAGE, "--epochs: of which --data?");
+  sl_status status = sli_tokens_open(&options, &tokens);
+  if (status) return status;
+  *out = (int64_t)ceil(epochs * (double)sli_tokens_sequences(tokens) / (double)sl_arg_int(args, "batch"));
+  sli_tokens_close(tokens);
+  return SL_OK;
+}
+
+/* As --steps, for all that come after. */
+static sl_status read_epochs(settings *s) {
+  double epochs = sl_arg_float(s->run, "epochs");
+  int64_t steps = 0;
+  sl_status status = epochs > 0 && s->model ? count_steps(s, epochs, &steps) : SL_OK;
+  if (status || !steps) return status;
+  if (sl_arg_given(s->run, "steps", 0) && sl_arg_int(s->run, "steps") != steps)
+    return sl_fail(SL_E_USAGE, "--steps %lld contradicts --epochs %g, which are %lld", (long long)sl_arg_int(s->run, "steps"),
+                   epochs, (long long)steps);
+  char text[32];
+  snprintf(text, sizeof text, "%lld", (long long)steps);
+  return sl_args_set(s->run, "steps", text);
+}
+
 /* Without steps nothing is learned: a run that only generates needs no more than inference does. */
 static sl_status read_settings(settings *s) {
   sl_status known = s->model ? pretrained_read(s) : SL_OK;
+  if (!known) known = read_epochs(s);
   if (known) return known;
+  s->training.steps = SLI_MAX(sl_arg_int(s->run, "steps"), 1);
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->schedule = sl_arg_text(s->run, "schedule");
@@ -132,9 +176,11 @@ static sl_status read_settings(settings *s) {
 }
 
 const tool actorrun_tool = {.name = "actorrun",
-                            .usage = "       actorrun status [--json] [PID]\n"
+                            .usage = "       actorrun [options] DIR | FILE.gguf\n"
+                                     "       actorrun status [--json] [PID]\n"
                                      "       actorrun ctl PID quota [NAME[@STAGE]=N]\n",
-                            .purpose = "Trains a model over a pipeline of devices.",
+                            .purpose = "Trains a model over a pipeline of devices. DIR is a Hugging Face folder.",
                             .options = options,
                             .read = read_settings,
+                            .takes_weights = true,
                             .without_model = "show-placement"};

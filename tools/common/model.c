@@ -172,13 +172,17 @@ static sl_status unknown_model(const char *word) {
                  list);
 }
 
+static const sl_model *find_shipped(const char *word) {
+  for (const sl_model *const *m = sli_models; *m; m++)
+    if (!strcmp((*m)->name, word)) return *m;
+  return NULL;
+}
+
+bool model_is_shipped(const char *word) { return find_shipped(word); }
+
 sl_status model_find(const char *word, const sl_model **out) {
   if (ends_with(word, ".c")) return compile_and_load(word, out);
   if (ends_with(word, ".so")) return load(word, word, out);
-  for (const sl_model *const *m = sli_models; *m; m++)
-    if (!strcmp((*m)->name, word)) {
-      *out = *m;
-      return SL_OK;
-    }
-  return unknown_model(word);
+  *out = find_shipped(word);
+  return *out ? SL_OK : unknown_model(word);
 }

@@ -6,6 +6,7 @@
 
 /* A built-in name, FILE.so or FILE.c. What it finds stays for the life of the
  * process. */
+bool model_is_shipped(const char *word); /* by its name */
 sl_status model_find(const char *word, const sl_model **out);
 
 #endif

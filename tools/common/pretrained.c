@@ -1,9 +1,11 @@
 #include "tools/common/pretrained.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "graph/state/state.h"
+#include "io/file.h"
 #include "io/gguf/gguf.h"
 #include "tools/common/config.h"
 #include "tools/common/gguf.h"
@@ -20,11 +22,20 @@ sl_status pretrained_read(settings *s) {
   return huggingface_read(init, s);
 }
 
+/* Of a file in whose place git-lfs has put a pointer nothing else is known. */
+static sl_status check_pointer(const char *path) {
+  char begin[128] = "";
+  FILE *file = fopen(path, "rbe");
+  size_t bytes = file ? fread(begin, 1, sizeof begin, file) : 0;
+  if (file) fclose(file);
+  return sli_file_check(path, begin, bytes);
+}
+
 sl_status pretrained_model(const char *path, const char **out) {
   *out = NULL;
   if (huggingface_is_folder(path)) return huggingface_model(path, out);
   if (sli_gguf_is(path)) *out = "llama"; /* all that are known are */
-  return SL_OK;
+  return *out ? SL_OK : check_pointer(path);
 }
 
 sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {

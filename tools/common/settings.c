@@ -90,7 +90,7 @@ static sl_status take_option(settings *s, int nwords, char **words, int *used) {
 static sl_status name_model(settings *s, const char *word, const char **out) {
   const char *model = NULL;
   *out = word;
-  sl_status status = s->tool->takes_weights ? pretrained_model(word, &model) : SL_OK;
+  sl_status status = s->tool->takes_weights && !model_is_shipped(word) ? pretrained_model(word, &model) : SL_OK;
   if (status || !model) return status;
   if (settings_text(s, "init"))
     return sl_fail(SL_E_USAGE, "--init %s: %s has weights of its own", settings_text(s, "init"), word);
@@ -140,6 +140,18 @@ static sl_status take_model_and(settings *s, char **words, int at, const int *ea
   return status;
 }
 
+/* Without a word for it the model is what the weights of --init are of. */
+static sl_status take_init(settings *s, int nwords, char **words, const int *early, int count) {
+  const char *init = s->model || !s->tool->takes_weights ? NULL : settings_text(s, "init"), *model = NULL;
+  sl_status status = init ? pretrained_model(init, &model) : SL_OK;
+  if (status || !model) return status;
+  s->model_word = model;
+  status = model_find(model, &s->model);
+  if (!status) status = sl_args_create(s->model->options, &s->model_args);
+  for (int e = 0; e < count && !status; e++) status = take_early(s, nwords - early[e], words + early[e]);
+  return status;
+}
+
 static sl_status take_words(settings *s, int nwords, char **words) {
   int early[nwords + 1], count = 0;
   for (int i = 0, used; i < nwords; i += used) {
@@ -158,7 +170,11 @@ static sl_status take_words(settings *s, int nwords, char **words) {
       status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
     if (status) return status;
   }
-  return s->model || !count ? SL_OK : unknown_option(s, words[early[0]]);
+  sl_status status = take_init(s, nwords, words, early, count);
+  if (status || s->model || !count) return status;
+  if (s->tool->takes_weights && settings_text(s, "init"))
+    return sl_fail(SL_E_USAGE, "no MODEL was given, whose option %s may be; %s --help shows how", words[early[0]], s->tool->name);
+  return unknown_option(s, words[early[0]]);
 }
 
 sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) {

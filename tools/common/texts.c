@@ -142,6 +142,7 @@ static sl_status read_training(settings *s) {
   sl_training *t = &s->training;
   t->optimizer = settings_text(s, "optimizer");
   t->schedule = settings_text(s, "lr-schedule");
+  t->steps = 1; /* no plan depends on it; a run sets its own */
   t->groups = given_texts(s, "group", &t->ngroups);
   t->frozen = given_texts(s, "freeze", &t->nfrozen);
   return read_adapters(s);
