@@ -1,76 +1,105 @@
-/* Templates as rows of patterns. In a pattern {begin} and {end} are the tokenizer's marks, {text} is the
- * message's, and {system} what the system says where it has no message of its own. */
+/* Chat templates are run by base/template.h; those with a name are templates too. */
 #include "io/chat.h"
 
-#include <ctype.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/template.h"
 
 struct sli_chat {
   const char *name;
-  const char *has[2], *also, *lacks[2]; /* pieces of a model's template: all of the first, none of the last */
-  const char *start;             /* before all messages */
-  const char *said[3];           /* a message, by role; NULL: no such messages */
-  const char *folded;            /* the first user's text, where the system's is part of it */
-  const char *standard;          /* what the system says if nobody has it say anything; NULL: nothing */
-  const char *answer;            /* behind all messages: the assistant's turn */
-  const char *end;               /* of an answer; NULL: the tokenizer's */
-  bool trims;                    /* white space around texts goes */
-  bool turns;                    /* user and assistant speak in turn */
+  sli_template *template;
+  char **end; /* of an answer, once it has been looked for */
 };
 
-/* What a template is told by, as normal_text() has it, and what it comes to. */
-#define CHATML                                                                                       \
-  .has = {"'<|im_start|>'+message.role+'\n'+message.content+'<|im_end|>"},                           \
-  .said = {"<|im_start|>system\n{text}<|im_end|>\n", "<|im_start|>user\n{text}<|im_end|>\n",         \
-           "<|im_start|>assistant\n{text}<|im_end|>\n"},                                             \
-  .answer = "<|im_start|>assistant\n", .end = "<|im_end|>"
-#define CHATML_SYSTEM(text) .also = "'<|im_start|>system\n" text "<|im_end|>\n'", .standard = text
-
-#define LLAMA3_SAID(role, more) "<|start_header_id|>" role "<|end_header_id|>\n\n" more "{text}<|eot_id|>"
-#define LLAMA3                                                                                       \
-  .has = {"'<|start_header_id|>'+message.role+'<|end_header_id|>\n\n'+message.content|trim+'<|eot_id|>'", \
-          "bos_token"},                                                                              \
-  .start = "{begin}", .trims = true, .end = "<|eot_id|>",                                            \
-  .answer = "<|start_header_id|>assistant<|end_header_id|>\n\n"
-#define LLAMA31_DATES "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
-
-static const sli_chat chats[] = {
-    {.name = "chatml", CHATML, .lacks = {"system", "<think>"}},
-    {.name = "smollm2", CHATML, .lacks = {"<think>"},
-     CHATML_SYSTEM("You are a helpful AI assistant named SmolLM, trained by Hugging Face")},
-    {.name = "qwen2", CHATML, .lacks = {"<think>", "Qwen, created"},
-     CHATML_SYSTEM("You are a helpful assistant.")},
-    {.name = "qwen2.5", CHATML, .lacks = {"<think>"},
-     CHATML_SYSTEM("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")},
-    {.name = "llama2", .has = {"bos_token+'[INST] '+content.strip()+' [/INST]'", "' '+content.strip()+' '+eos_token"},
-     .also = "'<<SYS>>\n'+system_message+'\n<</SYS>>\n\n'+message.content",
-     .lacks = {"You are", "DEFAULT"}, .folded = "<<SYS>>\n{system}\n<</SYS>>\n\n{text}",
-     .said = {"", "{begin}[INST] {text} [/INST]", " {text} {end}"}, .trims = true, .turns = true},
-    {.name = "llama3", LLAMA3, .lacks = {"Knowledge", "You are"},
-     .said = {LLAMA3_SAID("system", ""), LLAMA3_SAID("user", ""), LLAMA3_SAID("assistant", "")}},
-    {.name = "llama3.1", LLAMA3, .also = "Cutting Knowledge Date: December 2023\n", .lacks = {"strftime_now"},
-     .standard = "",
-     .said = {LLAMA3_SAID("system", LLAMA31_DATES), LLAMA3_SAID("user", ""), LLAMA3_SAID("assistant", "")}},
-    {.name = "mistral", .has = {"'[INST] '+message.content+' [/INST]'", "{{message.content+eos_token}}"},
-     .also = "{{bos_token}}", .lacks = {"system"}, .start = "{begin}",
-     .said = {NULL, "[INST] {text} [/INST]", "{text}{end}"}, .turns = true},
-    {.name = "zephyr", .has = {"'<|user|>\n'+message.content+eos_token}}\n",
-                               "'<|assistant|>\n'+message.content+eos_token}}\n"},
-     .also = "'<|system|>\n'+message.content+eos_token}}\n", .lacks = {"bos_token"},
-     .said = {"<|system|>\n{text}{end}\n", "<|user|>\n{text}{end}\n", "<|assistant|>\n{text}{end}\n"},
-     .answer = "<|assistant|>\n"}};
+static const struct {
+  const char *name, *template;
+} known[] = {
+    {"chatml",
+     "{% for message in messages %}"
+     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"},
+    {"smollm2",
+     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+     "{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+     "Face<|im_end|>\\n' }}{% endif %}"
+     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"},
+    {"qwen2",
+     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+     "{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}"
+     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"},
+    {"qwen2.5",
+     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+     "{{ '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+     "assistant.<|im_end|>\\n' }}{% endif %}"
+     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"},
+    {"llama2",
+     "{% if messages[0].role == 'system' %}{% set system_message = messages[0].content %}"
+     "{% set said = messages[1:] %}{% else %}{% set said = messages %}{% endif %}{% for message in said %}"
+     "{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}"
+     "{{ raise_exception('not in turn') }}{% endif %}{% if loop.first and system_message is defined %}"
+     "{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message.content %}{% else %}"
+     "{% set content = message.content %}{% endif %}{% if message.role == 'user' %}"
+     "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% else %}"
+     "{{ ' ' + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"},
+    {"llama3",
+     "{{ bos_token }}{% for message in messages %}"
+     "{{ '<|start_header_id|>' + message['role'] + \"<|end_header_id|>\\n\\n\" + message['content'] | trim + "
+     "'<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}"
+     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
+    {"llama3.1",
+     "{{ bos_token }}{% if messages[0].role == 'system' %}"
+     "{% set system_message = messages[0].content | trim %}{% set said = messages[1:] %}{% else %}"
+     "{% set system_message = '' %}{% set said = messages %}{% endif %}"
+     "{{- '<|start_header_id|>system<|end_header_id|>\\n\\n' }}{{- \"Cutting Knowledge Date: December "
+     "2023\\n\" }}{{- 'Today Date: ' + '26 Jul 2024' + '\\n\\n' + system_message + '<|eot_id|>' }}{% for "
+     "message in said %}"
+     "{{ '<|start_header_id|>' + message['role'] + \"<|end_header_id|>\\n\\n\" + message['content'] | trim + "
+     "'<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}"
+     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
+    {"mistral",
+     "{{ bos_token }}{% for message in messages %}"
+     "{% if message['role'] == 'system' %}{{ raise_exception('it has no system messages') }}{% endif %}"
+     "{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('not in turn') }}{% endif %}"
+     "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
+     "{% else %}{{ message['content'] + eos_token}}{% endif %}{% endfor %}"},
+    {"zephyr",
+     "{% for message in messages %}\n{% if message['role'] == 'user' %}"
+     "\n{{ '<|user|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}"
+     "\n{{ '<|system|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' %}"
+     "\n{{ '<|assistant|>\n' + message['content'] + eos_token }}\n{% endif %}"
+     "\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"}};
 
 /* ---- which one ------------------------------------------------------------------------------ */
 
+static const sli_chat *open_template(const char *name, const char *text) {
+  sli_template *template;
+  if (sli_template_read(text, &template)) return NULL;
+  sli_chat *chat = sli_calloc(1, sizeof *chat);
+  *chat = (sli_chat){name, template, sli_calloc(1, sizeof(char *))};
+  return chat;
+}
+
 const sli_chat *sli_chat_named(const char *name) {
-  for (size_t i = 0; i < SLI_COUNT(chats); i++)
-    if (!strcmp(chats[i].name, name)) return &chats[i];
+  for (size_t i = 0; i < SLI_COUNT(known); i++)
+    if (!strcmp(known[i].name, name)) return open_template(name, known[i].template);
+  sl_fail(SL_E_USAGE, "no chat template is called %s", name);
   return NULL;
+}
+
+const sli_chat *sli_chat_of_template(const char *text) { return open_template("of the model", text); }
+
+void sli_chat_free(const sli_chat *chat) {
+  if (!chat) return;
+  sli_template_free(chat->template);
+  free(*chat->end);
+  free(chat->end);
+  free((void *)chat);
 }
 
 const char *sli_chat_name(const sli_chat *chat) { return chat->name; }
@@ -80,162 +109,91 @@ char *sli_chat_names(void) {
   size_t bytes;
   FILE *out = open_memstream(&names, &bytes);
   SLI_CHECK(out, "no memory for names");
-  for (size_t i = 0; i < SLI_COUNT(chats); i++) fprintf(out, "%s%s", i ? ", " : "", chats[i].name);
+  for (size_t i = 0; i < SLI_COUNT(known); i++) fprintf(out, "%s%s", i ? ", " : "", known[i].name);
   fclose(out);
   return names;
 }
 
-static bool fits(const sli_chat *c, const char *text) {
-  bool good = !c->also || strstr(text, c->also);
-  for (size_t i = 0; i < SLI_COUNT(c->has); i++) good &= !c->has[i] || strstr(text, c->has[i]);
-  for (size_t i = 0; i < SLI_COUNT(c->lacks); i++) good &= !c->lacks[i] || !strstr(text, c->lacks[i]);
-  return good;
-}
-
-/* The length of ['word'], which may as well be written .word; 0: something else stands here. */
-static size_t subscript(const char *at) {
-  if (at[0] != '[' || (at[1] != '\'' && at[1] != '"')) return 0;
-  size_t n = strspn(at + 2, "abcdefghijklmnopqrstuvwxyz_");
-  return n && at[2 + n] == at[1] && at[3 + n] == ']' ? n + 4 : 0;
-}
-
-/* What stands between quotes: \n is an end of line. Returns what is behind them. */
-static const char *copy_quoted(const char *at, char **to) {
-  char quote = *at++;
-  *(*to)++ = '\'';
-  while (*at && *at != quote) {
-    bool escape = at[0] == '\\' && at[1];
-    at += escape;
-    *(*to)++ = escape && *at == 'n' ? '\n' : *at;
-    at++;
-  }
-  *(*to)++ = '\'';
-  return at + (*at == quote);
-}
-
-/* A template in which whatever can be written in several ways is written in one: no spaces but in
- * texts, texts between single quotes, message.role for message['role']. */
-static char *normal_text(const char *text) {
-  char *normal = sli_calloc(1, strlen(text) + 3), *to = normal;
-  for (const char *at = text; *at;) {
-    size_t word = subscript(at);
-    if (word) *to++ = '.', memcpy(to, at + 2, word - 4), to += word - 4, at += word;
-    else if (*at == '\'' || *at == '"') at = copy_quoted(at, &to);
-    else if (*at == ' ' || *at == '\t' || *at == '\r') at++;
-    else *to++ = *at++;
-  }
-  return normal;
-}
-
-const sli_chat *sli_chat_of_template(const char *text) {
-  const sli_chat *found = NULL;
-  char *normal = normal_text(text);
-  for (size_t i = 0; i < SLI_COUNT(chats) && !found; i++)
-    if (fits(&chats[i], normal)) found = &chats[i];
-  free(normal);
-  return found;
-}
-
-/* ---- texts ----------------------------------------------------------------------------------- */
-
-typedef struct values {
-  const char *begin, *end, *system, *text;
-} values;
-
-/* What stands for a word in braces; *bytes is the length of both braces and the word, 0 if it is none. */
-static const char *value_of(const values *v, const char *at, size_t *bytes) {
-  const struct {
-    const char *word, *value;
-  } all[] = {{"{begin}", v->begin}, {"{end}", v->end}, {"{system}", v->system}, {"{text}", v->text}};
-  for (size_t i = 0; i < SLI_COUNT(all); i++) {
-    *bytes = strlen(all[i].word);
-    if (!strncmp(at, all[i].word, *bytes)) return all[i].value ? all[i].value : "";
-  }
-  *bytes = 0;
-  return NULL;
-}
-
-static void print(FILE *out, const char *pattern, const values *v) {
-  for (const char *at = pattern; at && *at;) {
-    size_t bytes;
-    const char *value = value_of(v, at, &bytes);
-    if (bytes) fputs(value, out);
-    else fputc(*at, out);
-    at += bytes ? bytes : 1;
-  }
-}
-
-static char *format(const char *pattern, const values *v) {
-  char *text = NULL;
-  size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
-  SLI_CHECK(out, "no memory for a text");
-  print(out, pattern, v);
-  fclose(out);
-  return text;
-}
-
-static void trim(char *text) {
-  size_t from = 0, end = strlen(text);
-  while (end && isspace((unsigned char)text[end - 1])) end--;
-  while (from < end && isspace((unsigned char)text[from])) from++;
-  memmove(text, text + from, end - from);
-  text[end - from] = 0;
-}
-
 /* ---- messages ---------------------------------------------------------------------------------- */
 
-static const char *const roles[] = {"system", "user", "assistant"};
-
-/* The system speaks first, if at all; then, where they must, user and assistant in turn. */
-static sl_status check(const sli_chat *c, const sli_chat_message *messages, int count) {
-  int first = count && messages[0].role == SLI_CHAT_SYSTEM;
-  if (first && !c->said[SLI_CHAT_SYSTEM])
-    return sl_fail(SL_E_USAGE, "chat template %s has no system messages", sli_chat_name(c));
-  for (int i = first; i < count; i++) {
-    bool turn = (int)messages[i].role == ((i - first) % 2 ? SLI_CHAT_ASSISTANT : SLI_CHAT_USER);
-    if (messages[i].role == SLI_CHAT_SYSTEM || (c->turns && !turn))
-      return sl_fail(SL_E_USAGE, "message %d is one of the %s, which chat template %s has no place for there",
-                     i, roles[messages[i].role], sli_chat_name(c));
+static sli_value list_messages(sli_values *v, const sli_chat_message *messages, int count) {
+  static const char *const roles[] = {"system", "user", "assistant"};
+  sli_value all = sli_value_list(v);
+  for (int i = 0; i < count; i++) {
+    sli_value one = sli_value_dict(v);
+    sli_value_set(v, one, "role", sli_value_text(v, roles[messages[i].role]));
+    sli_value_set(v, one, "content", sli_value_text(v, messages[i].text));
+    sli_value_add(v, all, one);
   }
-  if (first == count) return sl_fail(SL_E_USAGE, "no message is there to answer");
-  return SL_OK;
+  return all;
 }
 
-static void print_message(FILE *out, const sli_chat *c, const sli_chat_message *m, values v) {
-  bool folded = v.system && m->role == SLI_CHAT_USER;
-  char *text = folded ? format(c->folded, &(values){.system = v.system, .text = m->text}) : sli_strdup(m->text);
-  if (c->trims) trim(text);
-  v.text = text;
-  print(out, c->said[m->role], &v);
-  free(text);
+/* What transformers has templates know; a mark that the tokenizer has not is undefined. */
+static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value messages, bool answered) {
+  sli_value names = sli_value_dict(v), none = {.kind = SLI_NONE};
+  sli_value_set(v, names, "messages", messages);
+  sli_value_set(v, names, "tools", none);
+  sli_value_set(v, names, "documents", none);
+  sli_value_set(v, names, "add_generation_prompt", (sli_value){.kind = SLI_BOOL, .truth = !answered});
+  if (marks->begin) sli_value_set(v, names, "bos_token", sli_value_text(v, marks->begin));
+  if (marks->end) sli_value_set(v, names, "eos_token", sli_value_text(v, marks->end));
+  return names;
 }
 
-static void print_all(FILE *out, const sli_chat *c, values v, const sli_chat_message *messages, int count) {
-  bool has = messages[0].role == SLI_CHAT_SYSTEM;
-  sli_chat_message standard = {SLI_CHAT_SYSTEM, c->standard};
-  print(out, c->start, &v);
-  if (!has && c->standard) print_message(out, c, &standard, v);
-  v.system = has && c->folded ? messages[0].text : NULL;
-  for (int i = has && c->folded; i < count; i++) {
-    print_message(out, c, &messages[i], v);
-    v.system = NULL;
-  }
-  print(out, c->answer, &v);
+static sl_status run(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages, int count,
+                     bool answered, char **out) {
+  enum { LEAST_ROOM = 64 << 20, TIMES = 64 };
+  size_t bytes = 0;
+  for (int i = 0; i < count; i++) bytes += strlen(messages[i].text) + TIMES;
+  sli_values *v = sli_values_create(LEAST_ROOM + TIMES * bytes);
+  sl_status status = sli_template_run(chat->template, v, names_of(v, marks, list_messages(v, messages, count), answered), out);
+  sli_values_destroy(v);
+  return status;
 }
 
 sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
                           const sli_chat_message *messages, int count, char **out) {
-  sl_status status = check(chat, messages, count);
-  if (status) return status;
-  size_t bytes;
-  FILE *file = open_memstream(out, &bytes);
-  SLI_CHECK(file, "no memory for a chat");
-  print_all(file, chat, (values){.begin = marks->begin, .end = marks->end}, messages, count);
-  fclose(file);
-  return SL_OK;
+  bool asks = false;
+  for (int i = 0; i < count; i++) asks |= messages[i].role != SLI_CHAT_SYSTEM;
+  if (!asks) return sl_fail(SL_E_USAGE, "no message is there to answer");
+  if (!run(chat, marks, messages, count, false, out)) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_status status = sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), why);
+  free(why);
+  return status;
+}
+
+/* ---- the end of an answer --------------------------------------------------------------------------- */
+
+/* A mark that a text begins with, as marks are written; the caller's to free(). NULL: none. */
+static char *mark_at(const char *text, const char *likely) {
+  static const char *const begins[] = {"<|", "<\uff5c", "</s>", "<end_of_", "<eos>"};
+  enum { MOST = 64 };
+  bool mark = false;
+  text += strspn(text, " \n");
+  if (likely && *likely && !strncmp(text, likely, strlen(likely))) return sli_strdup(likely);
+  for (size_t i = 0; i < SLI_COUNT(begins); i++) mark |= !strncmp(text, begins[i], strlen(begins[i]));
+  const char *end = mark ? strpbrk(text, "> \n") : NULL;
+  return end && *end == '>' && end - text < MOST ? sli_format("%.*s", (int)(end + 1 - text), text) : NULL;
+}
+
+/* What a template puts behind the answer in a chat that goes on. */
+static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
+  static const char answer[] = "SluiceAnswer";
+  const sli_chat_message chats[] = {{SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};
+  char *text, *mark = NULL;
+  for (int count = 3; count > 1 && !mark; count--) {
+    if (run(chat, marks, chats, count, true, &text)) continue;
+    for (const char *at = text; (at = strstr(at, answer)); at += strlen(answer)) {
+      free(mark);
+      mark = mark_at(at + strlen(answer), marks->end);
+    }
+    free(text);
+  }
+  return mark ? mark : marks->end ? sli_strdup(marks->end) : NULL;
 }
 
 const char *sli_chat_end(const sli_chat *chat, const sli_chat_marks *marks) {
-  return chat->end ? chat->end : marks->end;
+  if (!*chat->end) *chat->end = find_end(chat, marks);
+  return *chat->end;
 }

@@ -1,5 +1,5 @@
-/* Chats become the texts that transformers makes of them, by templates that are recognised however they
- * are written (tests/reference/chats.json); what a template has no place for is refused.
+/* Chats become the texts that transformers makes of them, by templates that models bring and by those that have
+ * names (tests/reference/chats.json, templates.json); what is not known in a template is refused by name.
  *
  *   test_io_chat [FILE]
  * labels: unthreaded */
@@ -43,15 +43,19 @@ static void check_chat(const sli_chat *chat, const sli_chat_marks *marks, const 
   free(text);
 }
 
-static void check_template(const cJSON *from) {
-  const char *name = text_at(from, "name");
-  const sli_chat *chat = sli_chat_of_template(text_at(from, "template"));
-  CHECK(chat && !strcmp(sli_chat_name(chat), name), "%s is recognised as %s", name, chat ? sli_chat_name(chat) : "none");
-  CHECK(chat == sli_chat_named(name), "%s has this name", name);
-  sli_chat_marks marks = {text_at(from, "begin"), text_at(from, "end")};
-  CHECK(!strcmp(sli_chat_end(chat, &marks), marks.end), "%s ends an answer with %s", name, marks.end);
+static void check_as(const sli_chat *chat, const sli_chat_marks *marks, const cJSON *from) {
+  CHECK(chat, "%s: %s", text_at(from, "name"), sl_detail());
+  CHECK(!strcmp(sli_chat_end(chat, marks), marks->end), "%s ends an answer with %s, not %s", text_at(from, "name"),
+        marks->end, sli_chat_end(chat, marks));
   const cJSON *each;
-  cJSON_ArrayForEach(each, cJSON_GetObjectItem(from, "chats")) check_chat(chat, &marks, each);
+  cJSON_ArrayForEach(each, cJSON_GetObjectItem(from, "chats")) check_chat(chat, marks, each);
+  sli_chat_free(chat);
+}
+
+static void check_template(const cJSON *from) {
+  sli_chat_marks marks = {text_at(from, "begin"), text_at(from, "end")};
+  check_as(sli_chat_of_template(text_at(from, "template")), &marks, from);
+  check_as(sli_chat_named(text_at(from, "name")), &marks, from);
 }
 
 static int check_file(const char *path) {
@@ -66,38 +70,92 @@ static int check_file(const char *path) {
   return n;
 }
 
-/* Templates that are like one of ours, and give something else. */
-static void others_are_not_known(void) {
-  static const char *const others[] = {
-      "", "{{ messages[0].content }}", "'", "['", "{{ \"\\",
-      "{{'<|im_start|>' + message['role'] + '\n' + message['content'] | trim + '<|im_end|>\n'}}",
-      "{{'<|im_start|>system\nYou are a pirate.<|im_end|>\n'}}"
-      "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n'}}",
-      "{{ bos_token }}{{ ' [INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token }}",
-      "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token + ' ' }}"};
-  for (size_t i = 0; i < SLI_COUNT(others); i++)
-    CHECK(!sli_chat_of_template(others[i]), "other %zu is not known", i);
+/* What a template of some texts comes to: the text, or for an error "!" and what it says. */
+static char *outcome(const char *template, const char *messages) {
+  const sli_chat *chat = sli_chat_of_template(template);
+  if (!chat) return sli_format("!%s", sl_detail());
+  sli_chat_message all[MOST_MESSAGES];
+  cJSON *from = cJSON_Parse(messages);
+  int n = read_messages(from, all);
+  char *text;
+  if (sli_chat_render(chat, &(sli_chat_marks){"<s>", "</s>"}, all, n, &text)) text = sli_format("!%s", sl_detail());
+  cJSON_Delete(from);
+  sli_chat_free(chat);
+  return text;
+}
+
+/* Rows of a template, messages, and what Jinja makes of them; null: it fails. */
+static void check_jinja(const char *path) {
+  char *all;
+  int n = 0;
+  CHECK(!sli_file_read(path, &all), "%s", sl_detail());
+  cJSON *root = cJSON_Parse(all), *each;
+  cJSON_ArrayForEach(each, root) {
+    const char *template = cJSON_GetArrayItem(each, 0)->valuestring;
+    const cJSON *want = cJSON_GetArrayItem(each, 2);
+    char *messages = cJSON_PrintUnformatted(cJSON_GetArrayItem(each, 1)), *got = outcome(template, messages);
+    bool good = cJSON_IsString(want) ? !strcmp(got, want->valuestring) : *got == '!';
+    CHECK(good, "%s of %s is \"%s\", not \"%s\"", template, messages, got, cJSON_IsString(want) ? want->valuestring : "an error");
+    free(messages), free(got);
+    n++;
+  }
+  CHECK(n > 150, "%d rows", n);
+  cJSON_Delete(root);
+  free(all);
+}
+
+/* A template that is like a known one, but for a piece, gives what it says. */
+static void pieces_count(void) {
+#define CHATML "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+  static const char user[] = "[{\"role\":\"user\",\"content\":\"Hi\"}]";
+  static const char later[] = "[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"system\",\"content\":\"s\"}]";
+#define SAID "<|im_start|>user\nHi<|im_end|>\n"
+  const char *const rows[][3] = {
+      {CHATML, user, SAID}, {"{{bos_token}}" CHATML, user, "<s>" SAID}, {CHATML "{{ eos_token }}", user, SAID "</s>"},
+      {CHATML, later, SAID "<|im_start|>system\ns<|im_end|>\n"}, {"{# #}" CHATML, user, SAID},
+      {"{% if false %}" CHATML "{% endif %}x", user, "x"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    char *got = outcome(rows[i][0], rows[i][1]);
+    CHECK(!strcmp(got, rows[i][2]), "%s gives \"%s\"", rows[i][0], got);
+    free(got);
+  }
+}
+
+/* What is not known is named with its line, and what takes too long or too much ends. */
+static void what_is_not_known_is_refused(void) {
+  static const char *const rows[][2] = {
+      {"a\n{% include 'x' %}", "line 2 of the template: the tag \"include\""}, {"{{ x | frob }}", "filter \"frob\""},
+      {"{{ x is frob }}", "test \"frob\""}, {"{{ x.frob() }}", "method \"frob\""}, {"{{ frob() }}", "\"frob\" is undefined"},
+      {"{{ f(*a) }}", "arguments from a list"}, {"{{ pad_token }}", "\"pad_token\""}, {"{% for x in y recursive %}{% endfor %}", "recursive"},
+      {"{{ 'a", "string does not end"}, {"{{ a", "a tag does not end"}, {"{% if a %}", "ends before elif"}, {"{{ a b }}", "\"b\""},
+      {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))) }}", "deeper"},
+      {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "than it may"},
+      {"{% set n = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set n.a = n.a + n.a %}{% endfor %}", "memory"},
+      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "macros call each other"},
+      {"{% set n = namespace(a=[]) %}{% for i in range(200) %}{% set n.a = [n.a] %}{% endfor %}{{ n.a }}", "deeper"},
+      {"{{ '\u00e9' | upper }}", "beyond ASCII"}, {"{{ 9223372036854775807 }}", "too large"}, {"{{ 999999999999 ** 9 }}", "too large"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    char *got = outcome(rows[i][0], "[{\"role\":\"user\",\"content\":\"Hi\"}]");
+    CHECK(*got == '!' && strstr(got, rows[i][1]), "%s: \"%s\" says %s", rows[i][0], got, rows[i][1]);
+    free(got);
+  }
   CHECK(!sli_chat_named("none") && !sli_chat_named(""), "nor are other names");
 }
 
 static void check_refused(const char *name, const sli_chat_message *messages, int count, const char *word) {
   char *text;
-  CHECK(sli_chat_render(sli_chat_named(name), &(sli_chat_marks){"<s>", "</s>"}, messages, count, &text) ==
-        SL_E_USAGE, "%s: %s is refused", name, word);
+  const sli_chat *chat = sli_chat_named(name);
+  CHECK(sli_chat_render(chat, &(sli_chat_marks){"<s>", "</s>"}, messages, count, &text) == SL_E_USAGE, "%s: %s is refused", name, word);
   CHECK(strstr(sl_detail(), word), "\"%s\" says %s", sl_detail(), word);
+  sli_chat_free(chat);
 }
 
 static void what_has_no_place_is_refused(void) {
-  const sli_chat_message all[] = {{SLI_CHAT_SYSTEM, "s"}, {SLI_CHAT_USER, "u"}, {SLI_CHAT_USER, "v"},
-                                  {SLI_CHAT_SYSTEM, "t"}};
-  check_refused("mistral", all, 2, "mistral has no system messages");
-  check_refused("llama2", all, 3, "message 2 is one of the user");
-  check_refused("chatml", all + 1, 3, "message 2 is one of the system");
+  const sli_chat_message all[] = {{SLI_CHAT_SYSTEM, "s"}, {SLI_CHAT_USER, "u"}, {SLI_CHAT_USER, "v"}};
+  check_refused("mistral", all, 2, "mistral: it says: it has no system messages");
+  check_refused("llama2", all, 3, "llama2: it says: not in turn");
   check_refused("chatml", all, 1, "no message");
   check_refused("chatml", all, 0, "no message");
-  char *text;
-  CHECK(!sli_chat_render(sli_chat_named("chatml"), &(sli_chat_marks){NULL, NULL}, all, 3, &text), "%s", sl_detail());
-  free(text);
 }
 
 int main(int argc, char **argv) {
@@ -106,8 +164,12 @@ int main(int argc, char **argv) {
   int n = check_file(argc > 1 ? argv[1] : path);
   char *names = sli_chat_names();
   CHECK(strstr(names, "chatml, ") && (argc > 1 || n == 9), "%s: all of them", names);
-  others_are_not_known();
+  pieces_count();
+  what_is_not_known_is_refused();
   what_has_no_place_is_refused();
+  char *rows = sli_format("%s/tests/reference/templates.json", source ? source : ".");
+  check_jinja(rows);
+  free(rows);
   free(names);
   free(path);
   return 0;

@@ -50,6 +50,19 @@ template smollm2
 writes --chat Hi
 cmp out first || fail "a template in a file of its own goes before"
 
+# A template is run, whatever it is like; what it refuses is told.
+python3 - <<'PY'
+import json
+config = json.load(open("model/tokenizer_config.json"))
+config["chat_template"] = ("{{bos_token}}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not ' + m.content) }}{% endif %}"
+                           "<{{ m.role[0] }}>{{ m.content | trim }}{% endfor %}<a>")
+json.dump(config, open("model/tokenizer_config.json", "w"))
+PY
+begin=$(python3 -c 'import json; print(json.load(open("model/tokenizer_config.json"))["bos_token"]["content"])')
+answered "$begin<s>brief<u>Hi<a>" --chat " Hi " --chat-system brief
+ends 2 "$actorrun" --quiet --steps 0 --init model --generate 4 --chat no llama
+grep -qF "chat template of the model: it says: not no" err || fail "what a template says is told"
+
 # An answer ends with its mark, here one that the model would write first.
 template llama2
 writes --chat Hello --generate 1
@@ -72,14 +85,15 @@ refused() {
 }
 chat=(--init model --generate 4 --chat hi)
 refused "--chat-template klingon: it is one of chatml, " "${chat[@]}" --chat-template klingon llama
-refused "chat template mistral has no system messages" "${chat[@]}" --chat-template mistral --chat-system x llama
+refused "chat template mistral: it says: it has no system messages" "${chat[@]}" --chat-template mistral --chat-system x llama
 template smollm2
 refused "tokens leave no room for an answer in a context of 16" "${chat[@]}" llama --context 16
 refused "--prompt: not with --chat" "${chat[@]}" --prompt x llama
 refused "--chat-system: of which chat?" --init model --generate 4 --chat-system x llama
 refused "--generate N says" --init model --chat hi llama
 refused "--tokenizer FILE names one" --init "$reference/hf_llama" --generate 4 --chat hi llama
-sed -i "s/You are a helpful/You are no/" model/tokenizer_config.json
-refused "has a chat template that is not known; --chat-template NAME" "${chat[@]}" llama
+sed -i "s/endif %}{{'<|im_start/endif %}{{ x | frobnicate }}{{'<|im_start/" model/tokenizer_config.json
+refused "has a chat template that is not understood, line 1 of the template: filter \"frobnicate\" is not known; --chat-template NAME" \
+  "${chat[@]}" llama
 rm model/tokenizer_config.json
 refused "has no chat template; --chat-template NAME" "${chat[@]}" llama

@@ -44,6 +44,7 @@ static sl_status render(const settings *s, const chat_found *f, char **prompt, c
   const char *mark = sli_chat_end(chat, &marks);
   if (!status) *end = mark ? sli_strdup(mark) : NULL;
   free(messages);
+  sli_chat_free(chat);
   return status;
 }
 

@@ -95,6 +95,7 @@ sl_status voice_open(const settings *s, int64_t vocabulary, served *m) {
 
 void voice_close(served *m) {
   codec_close(&m->voice.codec);
+  sli_chat_free(m->voice.chat);
   free(m->ends);
   free(m->name);
   free(m->no_chat);

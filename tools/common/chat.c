@@ -98,8 +98,10 @@ sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *na
   *out = name ? sli_chat_named(name) : f->template ? sli_chat_of_template(f->template) : NULL;
   if (*out) return SL_OK;
   if (name) return unknown("--chat-template %s: it is one of %s", name);
-  return f->template ? unknown("%s has a chat template that is not known; --chat-template NAME says which "
-                               "one to use, of %s", tokenizer)
-                     : unknown("%s has no chat template; --chat-template NAME says which one to use, of %s",
-                               tokenizer);
+  if (!f->template)
+    return unknown("%s has no chat template; --chat-template NAME says which one to use, of %s", tokenizer);
+  char *what = sli_format("%s has a chat template that is not understood, %s", tokenizer, sl_detail());
+  sl_status status = unknown("%s; --chat-template NAME says which one to use instead, of %s", what);
+  free(what);
+  return status;
 }
