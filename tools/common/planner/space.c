@@ -79,11 +79,13 @@ static void add_microbatches(planner *p, plan_choice c) {
 }
 
 /* Shared out as tensors are, of the devices that share the rows; or, where these share tensors too, whole on a grid of
- * their own of all of these. Of experts that are few and large the first is faster by a few hundredths, of many small
- * ones the second by a third: quick looks at the second, but where all devices have all experts at the first. */
+ * their own of all of these. Of experts that are few and large the first is faster by up to a fifth, of many small
+ * ones the second by a quarter: quick looks at that alone, and where all devices have all experts at the first. */
 static void add_expert_grids(planner *p, plan_choice c) {
+  enum { FEW = 16 };
   int data = c.at[PLAN_DATA], tensor = c.at[PLAN_TENSOR], n = c.at[PLAN_EXPERTS];
-  bool both = p->experts && (p->effort || !is_free(p, PLAN_EXPERT_TENSOR)), own = tensor > 1 && (both || n > 1);
+  bool both = p->experts && (p->effort || !is_free(p, PLAN_EXPERT_TENSOR)), few = p->experts <= FEW && data % n == 0;
+  bool own = tensor > 1 && (both || (n > 1 && !few));
   c.at[PLAN_EXPERT_TENSOR] = p->experts ? tensor : 1;
   if ((both || !own) && data % n == 0) add_microbatches(p, c);
   c.at[PLAN_EXPERT_TENSOR] = 1;
