@@ -3,8 +3,10 @@
  * come.
  *
  *   test_tools_serve [SEED [COUNT]]
- * labels: unthreaded random */
+ * labels: random */
 #include <ctype.h>
+#include <poll.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -15,6 +17,7 @@
 #include "tools/actorserve/http/parse.h"
 #include "tools/actorserve/json.h"
 #include "tools/actorserve/told.h"
+#include "tools/actorserve/worker.h"
 
 /* ---- heads -------------------------------------------------------------------------------------- */
 
@@ -447,6 +450,50 @@ static void stops_overlap(void) {
   stops_fini(&all);
 }
 
+/* ---- what takes long --------------------------------------------------------------------------------- */
+
+static atomic_int ran[4];
+
+static void run_until_stopped(work *w) {
+  while (!atomic_load(&w->stop)) sched_yield();
+  atomic_store(&ran[0], 1);
+}
+
+static void note_turn(work *w) {
+  static atomic_int turns;
+  atomic_store((atomic_int *)w->user, 1 + atomic_fetch_add(&turns, 1));
+}
+
+static work *wait_for_done(worker *w) {
+  struct pollfd fd = {.fd = worker_fd(w), .events = POLLIN};
+  CHECK(poll(&fd, 1, 60000) == 1, "something is done within a minute");
+  work *x = worker_take(w);
+  CHECK(x, "it can be taken");
+  return x;
+}
+
+/* One that goes on for ever is seen to, and ends when it is told to; others have their turns, the short ones first, and one that is
+ * stopped before its turn is not run. */
+static void work_can_be_stopped(void) {
+  worker *w;
+  CHECK(!worker_create(&w), "%s", sl_detail());
+  work endless = {.run = run_until_stopped}, rest[3];
+  for (int i = 0; i < 3; i++) rest[i] = (work){.run = note_turn, .user = &ran[i + 1], .bytes = (size_t)(3 - i) << 30};
+  worker_put(w, &endless);
+  while (worker_seconds(w) < .01) sched_yield();
+  for (int i = 0; i < 3; i++) worker_put(w, &rest[i]);
+  worker_stop(w, &rest[1]);
+  CHECK(wait_for_done(w) == &rest[1] && !worker_take(w), "the one that nobody wants is back");
+  worker_stop(w, &endless);
+  CHECK(wait_for_done(w) == &endless && ran[0], "so is the one under way");
+  CHECK(wait_for_done(w) == &rest[2] && wait_for_done(w) == &rest[0], "short ones go first");
+  CHECK(ran[1] == 2 && !ran[2] && ran[3] == 1, "%d %d %d", ran[1], ran[2], ran[3]);
+  endless.stop = false;
+  worker_put(w, &endless);
+  while (worker_seconds(w) < .01) sched_yield();
+  worker_destroy(w); /* and does not wait for ever */
+}
+
 int main(int argc, char **argv) {
   heads_that_are_good();
   targets_are_paths();
@@ -460,6 +507,7 @@ int main(int argc, char **argv) {
   a_body_has_only_so_many_values();
   bodies_take_time_in_proportion();
   stops_overlap();
+  work_can_be_stopped();
   seeds s = seeds_of(argc, argv, 1, 3000);
   int taken = 0;
   for (uint64_t seed = s.first; seed < s.end; seed++) {

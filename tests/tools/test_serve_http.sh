@@ -14,3 +14,17 @@ got=0
 wait "$pid" || got=$?
 ((got == 0)) || fail "it ends with status $got"
 says "0 pages, 0 events" out
+
+# With little memory for requests, and few connections.
+: >out
+(ulimit -n 400 && exec "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 30 "" 32) >out 2>err &
+pid=$!
+to_end+=("$pid")
+until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$SLUICE_SOURCE/tests/support \
+  python3 "$SLUICE_SOURCE/tests/support/serve_room.py" "$(<out)" "$pid" 32 400 2>said || fail "$(<said)"
+kill -INT "$pid"
+got=0
+wait "$pid" || got=$?
+((got == 0)) || fail "it ends with status $got"
+says "0 pages, 0 events" out

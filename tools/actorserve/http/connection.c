@@ -51,6 +51,9 @@ void http_close(http_exchange *x) {
   evbuffer_free(x->fields);
   drop_data(x);
   http_count(x, 0, x->held);
+  evutil_socket_t fd = bufferevent_getfd(x->stream);
+  bufferevent_setfd(x->stream, -1);
+  evutil_closesocket(fd); /* now: others may wait for a descriptor */
   bufferevent_free(x->stream);
   free(x->head_bytes);
   free(x);
@@ -422,12 +425,12 @@ static void link_in(http_exchange *x) {
 static bool open_stream(http_exchange *x, evutil_socket_t fd) {
   x->deadline = evtimer_new(x->server->base, on_deadline, x);
   x->fields = evbuffer_new();
-  x->stream = bufferevent_socket_new(x->server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+  x->stream = bufferevent_socket_new(x->server->base, fd, 0);
   if (x->stream && x->deadline && x->fields) return true;
   if (x->deadline) event_free(x->deadline);
   if (x->fields) evbuffer_free(x->fields);
   if (x->stream) bufferevent_free(x->stream);
-  else evutil_closesocket(fd);
+  evutil_closesocket(fd);
   return false;
 }
 

@@ -22,7 +22,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 static void on_accept_error(struct evconnlistener *listener, void *ctx) {
   http *h = ctx;
   const struct timeval soon = {0, 100000};
-  http_close_oldest(h);
+  if (http_close_oldest(h)) return;
   evconnlistener_disable(listener);
   event_add(h->again, &soon);
 }

@@ -1,0 +1,91 @@
+"""What clients may take of actorserve's server together, before a model that says its prompt again and again:
+
+    serve_room.py PORT PID MIB CONNECTIONS
+
+of a server whose requests may hold MIB, and that may have no more than so many CONNECTIONS. Whoever takes all of either
+does not keep others out.
+"""
+import json
+import socket
+import sys
+import time
+
+from serve_client import HOST, Client, check, status_of
+
+port, pid, mib, connections = map(int, sys.argv[1:5])
+client = Client(port)
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+BODY = 4 << 20
+
+
+def memory():
+    with open("/proc/%d/status" % pid) as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) >> 10
+
+
+def answered(what):
+    begin = time.monotonic()
+    said = client.complete(prompt="abc", max_tokens=4)
+    check(said["choices"][0]["text"] == "abca", what, said)
+    check(time.monotonic() - begin < 20, what, "it takes", time.monotonic() - begin)
+
+
+def connect():
+    s = socket.create_connection((HOST, port), timeout=30)
+    return s
+
+
+def idle():
+    """Those that have said nothing, or half of it, for longest go; who talks meanwhile stays."""
+    kept = connect()
+    ask = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+    held = []
+    for i in range(3 * connections):
+        held.append(connect())
+        held[-1].sendall((b"", b"P", HEAD % 9, HEAD % BODY + b"{")[i % 4])
+        if i % 20 == 0:
+            kept.sendall(ask)
+            check(status_of(kept.recv(4096)) == 200, "who talks is not closed")
+    answered("beside idle connections")
+    check(client.metric("connections") <= connections, "there are", client.metric("connections"))
+    check(client.metric("given_up_total") >= 2 * connections - 10, "given up:", client.metric("given_up_total"))
+    for s in held + [kept]:
+        s.close()
+
+
+def bodies():
+    """Bodies that do not come whole take no more than there is, and go for those that do."""
+    before, held = memory(), []
+    for _ in range(3 * mib // 4):
+        held.append(connect())
+        try:
+            held[-1].sendall(HEAD % BODY + bytes(BODY - 1))
+        except OSError:
+            pass
+        check(memory() - before < 1.25 * mib + 16, "memory grows by", memory() - before, "MiB")
+    body = json.dumps({"prompt": [1] * 100, "user": "u" * 3000000, "max_tokens": 1}).encode()
+    for _ in range(5):
+        got = client.raw(HEAD.replace(b"Host: a", b"Host: a\r\nConnection: close") % len(body) + body)
+        check(status_of(got) == 200, "a body that comes whole:", got[:300])
+    answered("beside bodies")
+    refused = sum(b" 503 " in s.recv(4096) for s in held[:3])
+    check(refused == 3, "the first are told why:", refused)
+    for s in held:
+        s.close()
+    client.until("all is given back", lambda: client.metric("held_bytes") < 10000)
+    client.until("to the system as well", lambda: memory() - before < 24)
+
+
+def answers():
+    """An answer that would take too much fails, and the others go on."""
+    before = memory()
+    chat = {"messages": [{"role": "user", "content": "a"}], "n": 16, "logprobs": True, "top_logprobs": 20, "max_tokens": 8000}
+    status, said, _ = client.ask("POST", "/v1/chat/completions", chat)
+    check(status == 503 and "more memory than there is for one request" in said["error"]["message"], status)
+    check(memory() - before < 1.25 * mib + 16, "memory grows by", memory() - before, "MiB")
+    answered("beside long answers")
+    client.until("nothing is left", lambda: client.metric("held_bytes") < 10000 and client.metric("running") == 0)
+
+
+for step in (idle, bodies, answers):
+    step()
