@@ -4,6 +4,9 @@
 
 #include "graph/graph.h"
 
+/* The loss that is found from a classifier's logits: the graph's, or one of those added up to that. */
+const sli_node *sli_loss_of_logits(const sl_graph *g);
+
 /* Adds a node with its inputs' types; out[nout] starts NULL and out_type[nout]
  * as scalars: sli_node_infer fills in the types, sli_node_output the tensors. */
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,

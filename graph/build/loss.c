@@ -39,3 +39,25 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
               (sl_tensor *[]){logits, targets, total, weights}, 0, out);
   return out[0];
 }
+
+/* ---- of logits ------------------------------------------------------------------------------- */
+
+static bool reads_classifier(const sli_node *n) {
+  const sl_tensor *logits = n->nin && n->in[0] ? n->in[0] : NULL;
+  return logits && logits->producer && logits->producer->op == &sl_op_linear && n->nin > 1;
+}
+
+/* Of the summands of a loss, or of a device's share of it, the first that is found from a classifier's logits;
+ * NULL. */
+static const sli_node *summand_of_logits(const sli_node *n) {
+  if (!n || reads_classifier(n)) return n;
+  if (n->op == &sl_op_share) return summand_of_logits(n->in[0]->producer);
+  if (n->op != &sl_op_add && n->op != &sl_op_add_broadcast) return NULL;
+  const sli_node *of = summand_of_logits(n->in[0]->producer);
+  return of ? of : summand_of_logits(n->in[1]->producer);
+}
+
+const sli_node *sli_loss_of_logits(const sl_graph *g) {
+  const sli_node *of = summand_of_logits(g->loss.tensor->producer);
+  return of ? of : g->loss.tensor->producer;
+}

@@ -150,10 +150,10 @@ static void put_off(levels *x) {
 typedef struct kin {
   const sl_op *op; /* of an exchange */
   sl_class cls;
+  sli_rate rate;
   int stage, rank, phase, level, part;
   int axis; /* of an exchange, where each axis has a queue */
   bool back;
-  bool sweeps;
   bool transient; /* of an exchange: of what devices share out; no pass waits for gradients' */
 } kin;
 
@@ -168,16 +168,17 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
+               .rate = n->per_step ? SLI_PER_STEP : n->op->sweeps ? SLI_PER_PAIR : SLI_PER_TICK,
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
-               .back = x->back[n->id], .sweeps = n->op->sweeps,
+               .back = x->back[n->id],
                .transient = is_exchange(n) && sli_makes_transient(n)};
 }
 
 static bool is_kin(const sli_group *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
-         (g->rate == SLI_PER_PAIR) == k->sweeps && g->level == k->level && g->part == k->part &&
+         g->rate == k->rate && g->level == k->level && g->part == k->part &&
          g->axis == k->axis && g->back == k->back &&
          (!k->op || (g->nodes[0]->op == k->op && sli_makes_transient(g->nodes[0]) == k->transient));
 }
@@ -215,8 +216,7 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
                      .back = k->back || is_backward(n),
                      .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
                      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
-                     .rate = n->per_step ? SLI_PER_STEP : k->sweeps ? SLI_PER_PAIR : SLI_PER_TICK,
-                     .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),
+                     .rate = k->rate, .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),
                      .before = *newest});
   return *newest;
 }

@@ -17,10 +17,18 @@ static const sli_visits *some_of(const sli_lowering *l, const sli_visits *v) {
   return is_all(l, v) ? NULL : v;
 }
 
+/* Of a hop: whose firings it has, where that is one reader of what is made once a step. */
+static const sli_group *follows(const sli_lowering *l, const sli_group *g) {
+  bool one = g->hop && g->hop->reader != SL_NONE && l->bundles[g->hop->origin].rate >= SLI_PER_STEP;
+  return one ? &l->groups[g->hop->reader] : NULL;
+}
+
 const sli_visits *sli_bundle_visits(const sli_lowering *l, const sli_bundle *b) {
   if (!l->walks || b->rate >= SLI_PER_STEP || b->eval) return NULL;
   const sli_passage *along = way_of(l, b->origin);
   if (along) return some_of(l, &along->visits);
+  const sli_group *reader = b->producer == SL_NONE ? NULL : follows(l, &l->groups[b->producer]);
+  if (reader) return sli_group_visits(l, reader);
   int by = l->bundles[b->origin].producer;
   return by == SL_NONE ? NULL : sli_group_visits(l, &l->groups[by]);
 }
@@ -29,6 +37,7 @@ const sli_visits *sli_bundle_visits(const sli_lowering *l, const sli_bundle *b) 
 const sli_visits *sli_group_visits(const sli_lowering *l, const sli_group *g) {
   if (!l->walks || g->rate != SLI_PER_TICK || g->eval) return NULL;
   if (sli_is_of_pass(g)) return some_of(l, &l->walks->stage[g->stage]);
+  if (follows(l, g)) return sli_group_visits(l, follows(l, g));
   if (!g->hop && !(g->cls == SL_CLASS_L && g->ninputs)) return NULL;
   return sli_bundle_visits(l, &l->bundles[g->hop ? g->hop->origin : g->inputs[0]]);
 }

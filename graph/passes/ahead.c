@@ -43,8 +43,7 @@ static sli_node *rule_of(const pass *p, const sli_node *about, const sl_op *op) 
 }
 
 static sl_status find(pass *p) {
-  const sl_tensor *loss = p->g->loss.tensor;
-  p->loss = loss->producer;
+  p->loss = p->g->nodes[sli_loss_of_logits(p->g)->id];
   if (p->loss->op != &sl_op_cross_entropy)
     return refuse(p, p->loss, "is no cross entropy of rows that all count alike");
   p->classifier = p->loss->in[0]->producer;

@@ -94,7 +94,8 @@ static void copy_node(pass *p, const sli_node *from) {
   for (int a = 0; a < from->nin; a++) in[a] = from->in[a] ? p->twin[from->in[a]->id] : NULL;
   const char *name = sli_arena_format(&g->arena, "eval:%s", from->name);
   sl_attrs attrs = from->attrs;
-  if (from->op == &sl_op_source) attrs.user = sli_source_held_out(g, attrs.user);
+  bool source = from->op == &sl_op_source;
+  if (source) attrs.user = sli_source_held_out(g, attrs.user);
   sli_node *n = sli_graph_node(g, from->op, name, &attrs, from->cls, from->block, from->nin, in,
                                from->nout);
   n->at = from->at;
@@ -106,6 +107,7 @@ static void copy_node(pass *p, const sli_node *from) {
   n->remote_bytes = from->remote_bytes;
   n->accumulate_span = from->accumulate_span;
   copy_types(g, n, from);
+  for (int v = 0; n->shapes && source && v < g->nvariants; v++) n->shapes[v].attrs.user = attrs.user;
   for (int o = 0; o < from->nout; o++) {
     const sl_tensor *t = from->out[o];
     if (!t || (!p->wanted[t->id] && !sli_bit(n->op->updates, o))) continue; /* records stay */

@@ -51,6 +51,7 @@ typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int stages;
+  const sli_node *loss; /* that of the logits, which others may be added to */
   sli_choice *choice;
   bool *table;  /* [ntensors] parameters of which each stage has some rows */
   bool *logits; /* [ntensors] and what each has some columns of */
@@ -79,8 +80,7 @@ static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
 
 /* The loss of logits that a linear map makes: its weight is the table. */
 static sl_status find_table(pass *p, const sli_node **classifier) {
-  const sl_tensor *loss = p->g->loss.tensor;
-  const sli_node *n = loss->producer, *made = n->nin ? n->in[0]->producer : NULL;
+  const sli_node *n = p->loss = sli_loss_of_logits(p->g), *made = n->nin ? n->in[0]->producer : NULL;
   const sl_type *logits = &n->in_type[0];
   sl_signature *way = &p->choice->of[n->id];
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
@@ -126,7 +126,7 @@ static sl_status choose(const pass *p, const sli_node *n, int words) {
     int dim = n->op == &sl_op_embedding ? 0 : words;
     if (!find_way(p, n, table, along(dim), way))
       return refuse(p, n, "reads the vocabulary's table and cannot be shared out over the stages");
-  } else if (logits >= 0 && n->out[0] != p->g->loss.tensor) {
+  } else if (logits >= 0 && n != p->loss) {
     if (!find_way(p, n, logits, along(n->in_type[logits].ndim - 1), way))
       return refuse(p, n, "reads the logits, of which no stage has all");
   } else if (own >= 0) {

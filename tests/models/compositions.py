@@ -50,7 +50,7 @@ OPTIONS = {
     "lora": LEARNED, "microbatches": LEARNED, "pieces": FREE, "cut": FREE, "piece-order": FREE, "schedule": FREE,
     "backward": FREE, "order": FREE, "paths": LEARNED, "skip": FREE, "swap": FREE, "quota": FREE, "home": FREE,
     "offload": FREE, "update": FREE, "host-memory": FREE, "disk": FREE, "memory": FREE, "machine": FREE,
-    "seed": LEARNED, "activations": FREE, "steps": EACH, "shuffle": LEARNED, "eval": FREE, "eval-every": FREE,
+    "seed": LEARNED, "activations": FREE, "steps": EACH, "shuffle": LEARNED, "eval": LEARNED, "eval-every": LEARNED,
     "best": FREE, "save": FREE, "save-paths": FREE, "save-adapter": FREE, "checkpoint": FREE, "every": FREE,
     "keep": FREE, "resume": FREE, "processes": FREE, "heartbeat-timeout": FREE, "log": EACH, "report": FREE,
     "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE,
@@ -104,6 +104,49 @@ class Command:
 
     def one(self, name, otherwise=1):
         return self.run[name][0] if name in self.run else otherwise
+
+
+# ---- commands that have gone wrong ------------------------------------------------------------
+
+SOME = "0: 0 1 2/1: 0 2/2: 0 2/3: 0 1 2/4: 0 2/5: 0 2/"
+FLAGS = {"vocab-parallel", "swap", "check-finite", "resume", "tied", "qk-norm"}
+GPT = "gpt --data text.txt --layers 5 --width 24 --heads 4 --context 24 --batch 12"
+MIXTRAL = "mixtral --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 8 --experts 4 --expert-ffn 8"
+CASES = [
+    # parameters of which another process has a part go there as often as their reader's stage is visited
+    (f"--microbatches 6 --processes 2 --stages 3 --paths paths --data-parallel 2 --shard parameters {GPT}", SOME),
+    (f"--microbatches 6 --processes 2 --stages 3 --paths paths --sequence 3 {GPT}", SOME),
+    (f"--microbatches 6 --processes 3 --stages 3 --paths paths --data-parallel 2 --shard parameters --schedule gpipe "
+     f"--recompute full {GPT}", SOME),
+    # what evaluations join once, and what they join in each tick
+    (f"--microbatches 4 --sequence 2 --shard optimizer --eval text.txt --eval-every 1 {GPT} --document-end 32", ""),
+    ("--microbatches 1 --sequence 4 --pieces 3 --shard gradients --eval text.txt --eval-every 1 llama --data text.txt "
+     "--layers 1 --width 8 --heads 1 --context 36 --batch 3 --document-end 32", ""),
+    # pieces of every length are of the held-out data
+    (f"--microbatches 4 --pieces 5 --eval text.txt --eval-every 1 {GPT}", ""),
+    # a machine is one that devices are chosen for: what these compute does not go over its links
+    (f"--microbatches 4 --stages 2 --machine h100-sxm-80gb {GPT}", ""),
+    (f"--microbatches 4 --stages 2 --machine a100-sxm-80gb --tensor 2 --data-parallel 2 {GPT}", ""),
+    # the vocabulary on all stages, beside another loss
+    (f"--microbatches 4 --vocab-parallel --stages 2 {MIXTRAL}", ""),
+    (f"--microbatches 4 --vocab-parallel --stages 3 --vocab-barriers 1 --sequence 2 {MIXTRAL} --z-loss 0.001", ""),
+    (f"--microbatches 4 --vocab-parallel --stages 2 --data-parallel 2 --expert-parallel 2 --schedule zb-h1 {MIXTRAL}", ""),
+]
+
+
+def command_of(text, paths):
+    words, c, options = text.split(), Command(""), None
+    options = c.run
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            c.model, options = word, c.own
+        else:
+            options[word[2:]] = options.get(word[2:], []) + [None if word[2:] in FLAGS else words.pop(0)]
+    c.own["layers"] = [int(c.own["layers"][0])]
+    if paths:
+        c.files["paths"] = paths.replace("/", "\n")
+    return c
 
 
 # ---- drawing ------------------------------------------------------------------------------------
@@ -310,7 +353,7 @@ class Draw:
             r["home"] = ["kv=disk"]
         if self.often(0.3):
             r["home"] = r.get("home", []) + ["act=disk"]
-            shares = (0, 1) if c.has("expert-parallel") else (0, 0.25, 0.5, 0.6, 1)
+            shares = (0, 0.25, 0.5, 0.6, 1)
             self.put(r, "offload", 0.7, *[f"activations={x}" for x in shares])
 
     def memory(self, c):
@@ -412,7 +455,8 @@ def steps_of(path):
             rows = [json.loads(line) for line in file]
     except (OSError, ValueError):
         return {}
-    return {row["step"]: (row["loss"], row["grad_norm"], row["lr"]) for row in rows if "loss" in row}
+    steps = {row["step"]: (row["loss"], row["grad_norm"], row["lr"]) for row in rows if "loss" in row}
+    return steps | {f"eval {row['step']}": (row["eval_loss"],) for row in rows if "eval_loss" in row}
 
 
 class Runs:
@@ -520,7 +564,7 @@ def values_apart(command, a, b, exact):
     if exact:
         return next((f"saved {n} has other bits" for n in mine if mine[n][2] != theirs[n][2]), None)
     rate = 1e-2 if command.has("group") else 0
-    bound = 1e-5 + 4 * sum(max(step[2] or 0, rate) for step in b.steps.values())
+    bound = 1e-5 + 4 * sum(max(step[2] or 0, rate) for step in b.steps.values() if len(step) > 2)
     for name, (kind, _, data) in mine.items():
         if kind == "F32":
             form = f"<{len(data) // 4}f"
@@ -597,7 +641,7 @@ class Judge:
             return "failed", f"one device: status {one.status}\n{one.said}"
         far = apart(o, one)
         if far > (0 if exact else NEAR):
-            both = "\n".join(f"  {s}: {o.steps.get(s)} for {one.steps.get(s)}" for s in sorted(one.steps))
+            both = "\n".join(f"  {s}: {o.steps.get(s)} for {one.steps.get(s)}" for s in one.steps)
             return "wrong", f"{far:.2e} apart\n{both}"
         if exact and REORDERS & command.run.keys():
             whole = self.runs.reference(command, set())
@@ -679,7 +723,8 @@ def check_options():
 
 
 def show(seed, number, kind, why, command):
-    print(f"\n{kind}: seed {seed}, number {number}: compositions.py --seed {seed} --only {number}")
+    print(f"\n{kind}: {number}" if isinstance(number, str) else
+          f"\n{kind}: seed {seed}, number {number}: compositions.py --seed {seed} --only {number}")
     print("  actorrun --steps 3 " + shlex.join(command.words()))
     for name, text in command.files.items():
         print(f"  {name}: " + " / ".join(text.splitlines()))
@@ -699,23 +744,27 @@ def main():
     ok = check_options()
     print(f"seed {how.seed}, {how.count} commands", flush=True)
     numbers = range(how.count) if how.only is None else [how.only]
+    cases = [f"case {i}" for i in range(len(CASES))] if how.only is None else []
     ends, reasons, drawn, lock = collections.Counter(), collections.Counter(), collections.Counter(), threading.Lock()
     work = tempfile.mkdtemp(prefix="compositions")
     judge = Judge(work)
 
     def one(number):
-        command = Draw(how.seed, number).command()
+        drawn_now = isinstance(number, int)
+        command = Draw(how.seed, number).command() if drawn_now else command_of(*CASES[int(number[5:])])
         if any(word in command.words() for word in how.without):
             return
-        kind, why = judge.judge(command, number % 3 == 0)
+        kind, why = judge.judge(command, not drawn_now or number % 3 == 0)
         with lock:
             ends[kind] += 1
-            drawn.update([*command.run, *command.own])
+            drawn.update([*command.run, *command.own] if drawn_now else [])
+            if kind == "refused" and not drawn_now:
+                ends["case refused"] += 1
             if kind == "refused":
                 reasons[why] += 1
             if how.all:
                 print(f"{number} {kind}: {shlex.join(command.words())} {why}", flush=True)
-        if kind not in ("equal", "equal, bit for bit", "refused"):
+        if not kind.startswith("equal") and (not drawn_now or kind != "refused"):
             less = command if how.no_shrink else shrink(judge, command, kind, why)
             with lock:
                 show(how.seed, number, kind, why, command)
@@ -724,7 +773,7 @@ def main():
 
     try:
         with concurrent.futures.ThreadPoolExecutor(how.jobs) as pool:
-            for done in [pool.submit(one, number) for number in numbers]:
+            for done in [pool.submit(one, number) for number in [*cases, *numbers]]:
                 done.result()
     finally:
         shutil.rmtree(work, ignore_errors=True)
