@@ -80,13 +80,13 @@ static void serve(const sl_call *call) {
 
 static const sl_op decay_served = {
     .name = "decay_served", .min_in = 2, .max_in = 2, .nout = 2, .updates = 2,
-    .infer = infer_served, .cpu = serve, .looks = 1, .follows = 1,
+    .infer = infer_served, .kernels = SL_CPU_KERNEL(serve), .looks = 1, .follows = 1,
 };
 
-static const sl_op decay_b = {.name = "decay_b", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .cpu = backward};
+static const sl_op decay_b = {.name = "decay_b", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(backward)};
 
 static const sl_op decay = {
-    .name = "decay", .served = &decay_served, .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .cpu = forward,
+    .name = "decay", .served = &decay_served, .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(forward),
     .grad = {{.op = &decay_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 

@@ -176,18 +176,18 @@ static void aggregate_piece_b(const sl_call *call) {
 }
 
 static const sl_op row_b = {.name = "aggregate_b", .min_in = 1, .max_in = 1, .nout = 1,
-                            .infer = infer, .cost = cost, .cpu = aggregate};
+                            .infer = infer, .cost = cost, .kernels = SL_CPU_KERNEL(aggregate)};
 static const sl_op row_piece_b = {.name = "aggregate_piece_b", .min_in = 1, .max_in = 1, .nout = 2,
-                                  .infer = infer_piece, .cost = cost, .cpu = aggregate_piece_b,
+                                  .infer = infer_piece, .cost = cost, .kernels = SL_CPU_KERNEL(aggregate_piece_b),
                                   .pieces = SL_PIECES_STATE, .updates = 1 << 1};
 static const sl_op row_piece = {
     .name = "aggregate_piece", .min_in = 1, .max_in = 1, .nout = 2, .infer = infer_piece,
-    .cost = cost, .cpu = aggregate_piece, .pieces = SL_PIECES_STATE, .updates = 1 << 1,
+    .cost = cost, .kernels = SL_CPU_KERNEL(aggregate_piece), .pieces = SL_PIECES_STATE, .updates = 1 << 1,
     .lasts = 1 << 1,
     .grad = {{.op = &row_piece_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 static const sl_op row = {
     .name = "aggregate", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .cost = cost,
-    .cpu = aggregate, .pieced = &row_piece,
+    .kernels = SL_CPU_KERNEL(aggregate), .pieced = &row_piece,
     .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 
 /* ---- the data ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 static void word(uint64_t *h, uint64_t value) { *h = sli_hash_word(*h, value); }
 static void number(uint64_t *h, int64_t value) { word(h, (uint64_t)value); }

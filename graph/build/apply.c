@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
   char *text = sli_arena_strdup(&g->arena, nin ? "" : "none");

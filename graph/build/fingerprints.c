@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "actors/plan/plan.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 static void hash_text(uint64_t *h, const char *text) {
   *h = sli_hash(*h, text, strlen(text) + 1);

@@ -37,7 +37,7 @@ static void look(const sl_call *call) {
   free(text);
 }
 
-static const sl_op look_op = {.name = "check", .max_in = -1, .cpu = look};
+static const sl_op look_op = {.name = "check", .max_in = -1, .kernels = SL_CPU_KERNEL(look)};
 
 void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of,
                      sl_program_call *to) {
@@ -104,8 +104,10 @@ static size_t scratch(const sl_call *call, int threads) {
   return SLI_CUDA_FINITE_SCRATCH;
 }
 
-static const sl_op finite_op = {.name = "finite", .max_in = -1, .cpu = check_here, .cuda = check,
-                                .scratch = scratch};
+static const sl_kernel finite_kernels[] = {{.backend = "cpu", .run = check_here, .scratch = scratch},
+                                           {.backend = "cuda", .launch = check, .scratch = scratch},
+                                           {0}};
+static const sl_op finite_op = {.name = "finite", .max_in = -1, .kernels = finite_kernels};
 
 void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *of,
                       sl_program_call *to) {

@@ -19,7 +19,7 @@
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
 #include "kernels/disk/disk.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 #include <string.h>
 

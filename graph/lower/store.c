@@ -332,8 +332,8 @@ static void run_commit(const sl_call *call) {
 
 /* They may block: their queue has a thread of its own. */
 static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = -1, .nout = 1,
-                               .cpu = run_store};
-static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .cpu = run_commit};
+                               .kernels = SL_CPU_KERNEL(run_store)};
+static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .kernels = SL_CPU_KERNEL(run_commit)};
 
 /* ---- between runs -------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
  * signatures. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 typedef struct pass {
   sl_graph *g;

@@ -7,7 +7,7 @@
  * copies of, but for how often they fire. What only metrics need is left out of the passes. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

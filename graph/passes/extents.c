@@ -9,7 +9,7 @@
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 static sl_tensor *leader_of(sl_tensor *t) {
   while (t && t->extent != t) t = t->extent;
@@ -50,7 +50,7 @@ static bool counts(const sl_op *op) { return op->fills || op->looks || op->follo
 static bool goes_by_rows(const sl_op *op) {
   bool rows = op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS ||
               op->pieces == SL_PIECES_SUM;
-  return rows && !op->prepare;
+  return rows && !sli_op_fixed(op);
 }
 
 static sl_status refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, const char *why) {

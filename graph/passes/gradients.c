@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 /* One parameter gradient, and the forward use it comes from. */
 typedef struct use {

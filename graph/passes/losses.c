@@ -12,7 +12,7 @@
  * a few integers a row, and needs no exchange and no order. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 

@@ -19,7 +19,7 @@
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/share/share.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Nodes stand in an order in which they may run, so one sweep from the last to
  * the first knows, at each node, whether a later one reads it. */
 #include "graph/passes/passes.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 /* wanted[tensor], and keep[node]. */
 static void mark(const sl_graph *g, bool *wanted, bool *keep) {

@@ -12,8 +12,8 @@
 
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
-#include "kernels/kernels.h"
-#include "kernels/rest.h"
+#include "ops/ops.h"
+#include "ops/rest.h"
 
 static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be served: %s", n->name,

@@ -21,7 +21,7 @@
 
 #include "graph/passes/passes.h"
 #include "graph/share/search.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "graph/share/search.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 /* A slot is a dim of a tensor: id * SL_MAX_DIMS + dim. */
 typedef struct pass {

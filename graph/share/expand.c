@@ -17,7 +17,7 @@
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

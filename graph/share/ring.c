@@ -12,7 +12,7 @@
  * of each other device it sees the first run, and of those behind it the second as well. Runs are
  * chunks of their own, so that no more goes around than is seen. */
 #include "graph/share/expand.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 enum { RUNS = 2 };
 static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;

@@ -9,7 +9,7 @@
 
 #include "graph/build/build.h"
 #include "graph/share/search.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 static bool is_routed(sl_sbp sbp) { return sbp.kind == SL_ROUTED; }
 
@@ -79,7 +79,7 @@ static bool keeps_rows(const sli_node *n, int last) {
 }
 
 static bool goes_by_rows(const sl_op *op) {
-  return (op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS) && !op->prepare;
+  return (op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS) && !sli_op_fixed(op);
 }
 
 /* As it shares out rows, but those that are where experts are. */

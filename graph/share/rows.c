@@ -9,7 +9,7 @@
 
 #include "graph/build/build.h"
 #include "graph/share/search.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 typedef struct pass {
   sl_graph *g;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "graph/build/build.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 /* ---- what the user has said ---------------------------------------------------------------- */
 

@@ -100,7 +100,7 @@ static void losses_cpu(const sl_call *call) {
 }
 
 static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
-                                .infer = losses_infer, .cpu = losses_cpu, .accumulates = 1};
+                                .infer = losses_infer, .kernels = SL_CPU_KERNEL(losses_cpu), .accumulates = 1};
 
 /* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc). */
 static sl_status tally_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -118,7 +118,7 @@ static void tally_cpu(const sl_call *call) {
 }
 
 static const sl_op tally_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout = 1,
-                               .infer = tally_infer, .cpu = tally_cpu, .accumulates = 1};
+                               .infer = tally_infer, .kernels = SL_CPU_KERNEL(tally_cpu), .accumulates = 1};
 
 /* The loss, the norm, tallies. */
 static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {

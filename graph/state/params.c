@@ -7,7 +7,7 @@
 #include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/state/weights.h"
-#include "kernels/rest.h"
+#include "ops/rest.h"
 
 /* ---- places ---------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 static bool same_shape(const sli_stored_tensor *t, const sl_type *type) {
   bool same = t->ndim == type->ndim;

@@ -9,8 +9,8 @@
 
 #include "base/base.h"
 #include "io/shards.h"
-#include "kernels/ops/ops.h"
-#include "kernels/rest.h"
+#include "ops/layout.h"
+#include "ops/rest.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
 #include "graph/state/state.h"

@@ -365,6 +365,28 @@ typedef struct sl_signature {
 /* Outputs that sl_op.over speaks of: the first ones. */
 enum { SL_OVERS = 2 };
 
+/* How one kind of device runs an op. Backends have tables of these for the shipped ops; a user's op
+ * brings its own. */
+typedef struct sl_kernel {
+  const char *backend; /* "cpu" or "cuda"; NULL ends a list */
+
+  /* Computes a call, for "cpu"; enqueues one on a stream, for "cuda". May not block, allocate or
+   * fail; results must not depend on the team's size. */
+  void (*run)(const sl_call *call);
+  void (*launch)(const sl_call *call, void *stream);
+
+  /* Scratch bytes a call needs, for a team of `threads`. NULL: none. */
+  size_t (*scratch)(const sl_call *call, int threads);
+
+  /* Makes call->state once, before the run, from types and attrs (in[]/out[]
+   * are not set); destroyed by release(). Both may be NULL. */
+  sl_status (*prepare)(const sl_call *call, void **state);
+  void (*release)(void *state);
+} sl_kernel;
+
+/* For sl_op.kernels of an op with one function for CPUs. C only. */
+#define SL_CPU_KERNEL(function) ((const sl_kernel[]){{.backend = "cpu", .run = (function)}, {0}})
+
 typedef struct sl_op {
   const char *name;          /* "linear"; unique in the table */
   int min_in, max_in;        /* max_in -1: any number */
@@ -383,23 +405,14 @@ typedef struct sl_op {
   void (*cost)(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                double *flops, double *bytes);
 
-  /* Scratch bytes a call needs, for a team of `threads`. NULL: none. */
-  size_t (*scratch)(const sl_call *call, int threads);
-
-  /* Makes call->state once, before the run, from types and attrs (in[]/out[]
-   * are not set); destroyed by release(). Both may be NULL. */
-  sl_status (*prepare)(const sl_call *call, void **state);
-  void (*release)(void *state);
+  /* Kernels of a user's op, one for each backend that can run it; the last has no backend. NULL
+   * for shipped ops, whose kernels backends find by name. */
+  const sl_kernel *kernels;
 
   /* NULL, or: how many bytes a state takes that are worth planning (a table), and a number that
    * tells it from others: calls of one device that have the same prepare() and keeps() and get
-   * the same number share one state. From types and attrs, as prepare(). */
+   * the same number share one state. From types and attrs, as a kernel's prepare(). */
   size_t (*keeps)(const sl_call *call, uint64_t *which);
-
-  /* The kernels. May not block, allocate or fail; results must not depend on
-   * the team's size. NULL where the device kind has none. */
-  void (*cpu)(const sl_call *call);
-  void (*cuda)(const sl_call *call, void *stream);
 
   /* NULL, or: looks at what a call is about to read for what types cannot say (indices out of
    * range), and says by sl_fail() what is wrong, which ends the run with the op's name. On CPUs;
@@ -425,7 +438,7 @@ typedef struct sl_op {
    * long, or, by `second`, its second, the first being 1. Bit i of `looks`: it asks how many rows
    * of input i are valid (sl_call_rows). Bit o of `follows`: of output o as many are as of the first
    * input of which not all are. Bit 31 stands for all from there on. A row that does none of this
-   * may read such arrays if it promises pieces (elements, rows, a sum) and has no prepare(): its
+   * may read such arrays if it promises pieces (elements, rows, a sum) and is not `fixed`: its
    * calls see arrays that are as long as what is valid, and are not made where nothing is; what they
    * make of rows has as many, and sums over none are 0. All others are refused by name. */
   uint32_t fills, second, looks, follows;
@@ -441,6 +454,7 @@ typedef struct sl_op {
    * where `mixed`. For the CPU's kernels they are f32. */
   uint32_t narrow_in, narrow_out;
   bool mixed;
+  bool fixed;     /* kernels prepare for the types of a call: it cannot run on fewer rows */
   bool cheap;     /* a forward row that costs little more than reading and writing its data */
   bool located;   /* calls are told attrs.key, seed and region, those of its way back too */
   bool padded;    /* it can leave the ends of input 0's rows alone, behind attrs.columns */
@@ -481,7 +495,7 @@ typedef struct sl_op {
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 
-/* The shipped rows (kernels/ops/ops.c), NULL-terminated, and look-up by name. */
+/* The shipped rows (ops/table.c), NULL-terminated, and look-up by name. */
 extern const sl_op *const sl_ops[];
 const sl_op *sl_op_find(const char *name);
 

@@ -283,7 +283,7 @@ extern const sl_op sl_op_group_norm, sl_op_group_norm_b, sl_op_group_norm_w;
 extern const sl_op sl_op_rotary, sl_op_rotary_b;
 
 /* How the angles are stretched for contexts longer than a model was pretrained with (the formulas
- * are in kernels/ops/rope.c). Of the numbers a kind takes those that sl_rope_parse names. */
+ * are in ops/rope.c). Of the numbers a kind takes those that sl_rope_parse names. */
 typedef enum sl_rope_kind { SL_ROPE_PLAIN, SL_ROPE_LINEAR, SL_ROPE_LLAMA3, SL_ROPE_YARN } sl_rope_kind;
 typedef struct sl_rope {
   sl_rope_kind kind;

@@ -29,6 +29,7 @@ typedef struct sl_call_time {
 
 typedef struct sl_program_call {
   const sl_op *op;
+  const sl_kernel *kernel;  /* runs it on CPUs; set by sl_program_prepare */
   const char *name; /* of the op in the graph, for messages and profiles */
   sl_attrs attrs;
   int nin, nout;
@@ -39,7 +40,7 @@ typedef struct sl_program_call {
                                writes its slot */
   /* Which of the program's extents an argument has, SL_NONE: it is always full. NULL: all are. */
   const int16_t *in_extent, *out_extent;
-  void *state;              /* of op->prepare; owned by the program */
+  void *state;              /* of the kernel's prepare(); owned by the program */
   sl_call_time *time;       /* NULL: not measured */
 } sl_program_call;
 
@@ -219,11 +220,11 @@ extern const sl_queue_ops sl_queue_link;  /* carries what an actor reads to the 
  * A launch returns once all has come, so the queue should be apart. */
 extern const sl_queue_ops sl_queue_disk;
 
-/* Fills in every call's state (op->prepare); release undoes it. */
+/* Finds every call's kernel for CPUs and makes its state; release undoes it. */
 sl_status sl_program_prepare(sl_program *program);
 void sl_program_release(sl_program *program);
 
-/* Largest scratch over the calls, for a team of `threads`. */
+/* Largest scratch over the calls of a prepared program, for a team of `threads`. */
 size_t sl_program_scratch(const sl_program *program, int threads);
 
 #ifdef __cplusplus

@@ -2,48 +2,10 @@
  * views for the same strided kernel (vector/attention.h). */
 #include <stddef.h>
 
-#include "kernels/cpu/attention.h"
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-
-static sl_status attention_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                   sl_type *out) {
-  sl_type forward[2];
-  SLI_TRY(sli_attention_infer(attrs, 3, in, forward));
-  if (nin > 6) SLI_TRY(sli_want_ids(&in[6], &in[0]));
-  SLI_TRY(sli_want("o", &in[3], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[4], &forward[1]));
-  SLI_TRY(sli_want("do", &in[5], &forward[0]));
-  for (int i = 0; i < 3; i++) out[i] = in[i];
-  return SL_OK;
-}
-
-static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type forward[2];
-  SLI_TRY(sli_attention_packed_infer(attrs, 1, in, forward));
-  if (nin > 4) SLI_TRY(sli_want_ids(&in[4], &in[0]));
-  SLI_TRY(sli_want("o", &in[1], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[2], &forward[1]));
-  SLI_TRY(sli_want("do", &in[3], &forward[0]));
-  out[0] = in[0];
-  return SL_OK;
-}
-
-/* Two products forward and five backward, over the scores of keys in sight. Which of them documents
- * leave, data say. */
-static double attention_flops(const sl_attrs *attrs, const sl_type *o, int products) {
-  return products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, o->dim[1]);
-}
-
-#define COST(name_, o_, nout_, products_)                                      \
-  static void name_(const sl_attrs *attrs, int nin, const sl_type *in,         \
-                    const sl_type *out, double *flops, double *bytes) {        \
-    *flops = attention_flops(attrs, o_, products_);                            \
-    *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
-  }
-COST(attention_cost, &out[0], 2, 2)
-COST(attention_b_cost, &in[3], 3, 5)
-COST(packed_b_cost, &in[1], 1, 5)
+#include "kernels/cpu/kernels.h"
+#include "ops/attention_shape.h"
+#include "ops/ops.h"
 
 /* The sizes and strides of a call whose q rows are q_row floats apart and whose
  * k and v rows are kv_row apart. */
@@ -131,37 +93,10 @@ static void packed_b_cpu(const sl_call *call) {
   backward(call, &a, 1);
 }
 
-const sl_op sl_op_attention = {
-    .name = "attention", .served = &sl_op_attention_served, .min_in = 3, .max_in = 4, .nout = 2,
-    .narrow_in = 7, .narrow_out = 1,
-    .pieced = &sl_op_attention_piece,
-    .parts = &sl_op_attention_parts, .swept = &sl_op_attention_sweep,
-    .rounds = true, .infer = sli_attention_infer, .cost = attention_cost, .cpu = attention_cpu,
-    .signatures = sli_attention_signatures,
-    .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(3)},
-              .nof = 3, .of = {0, 1, 2}}},
-};
+const sl_kernel sli_cpu_attention = {.backend = "cpu", .run = attention_cpu};
 
-const sl_op sl_op_attention_b = {
-    .name = "attention_b", .min_in = 6, .max_in = 7, .nout = 3,
-    .narrow_in = 0x2f, .narrow_out = 7,
-    .rounds = true, .infer = attention_b_infer, .cost = attention_b_cost, .cpu = attention_b_cpu,
-};
+const sl_kernel sli_cpu_attention_b = {.backend = "cpu", .run = attention_b_cpu};
 
-const sl_op sl_op_attention_packed = {
-    .name = "attention_packed", .served = &sl_op_attention_packed_served, .min_in = 1, .max_in = 2, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieced = &sl_op_attention_packed_piece,
-    .parts = &sl_op_attention_packed_parts, .swept = &sl_op_attention_sweep,
-    .rounds = true, .infer = sli_attention_packed_infer, .cost = attention_cost, .cpu = packed_cpu,
-    .signatures = sli_attention_packed_signatures,
-    .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(1)}, .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_attention_packed = {.backend = "cpu", .run = packed_cpu};
 
-const sl_op sl_op_attention_packed_b = {
-    .name = "attention_packed_b", .min_in = 4, .max_in = 5, .nout = 1,
-    .narrow_in = 0xb, .narrow_out = 1,
-    .rounds = true, .infer = packed_b_infer, .cost = packed_b_cost, .cpu = packed_b_cpu,
-};
+const sl_kernel sli_cpu_attention_packed_b = {.backend = "cpu", .run = packed_b_cpu};

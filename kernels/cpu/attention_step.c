@@ -14,111 +14,22 @@
  * kernel of whole sequences (vector/attention.h). */
 #include <string.h>
 
-#include "kernels/cpu/attention.h"
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-
-/* What a call reads behind q and kv. */
-enum { IDS = 2, STEP_O, STEP_LSE, STEP_INPUTS };
-enum { BACK_O = 2, BACK_LSE, BACK_DO, BACK_IDS, BACK_DQ, BACK_INPUTS };
-
-static const sli_spans *spans_of(const sl_attrs *attrs) { return attrs->user; }
-
-static bool is_there(int nin, const sl_type *in, int i) { return i < nin && in[i].ndim >= 0; }
-
-static sl_status want_spans(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
-  const sli_spans *s = spans_of(attrs);
-  if (!s) return sl_fail(SL_E_SHAPE, "attrs.user must point to sli_spans");
-  for (int i = 0; i < s->n; i++)
-    if (s->of[i].query + s->of[i].queries > q->dim[1] || s->of[i].key + s->of[i].keys > kv->dim[1])
-      return sl_fail(SL_E_SHAPE, "span %d goes beyond the %lld queries or the %lld keys", i,
-                     (long long)q->dim[1], (long long)kv->dim[1]);
-  return SL_OK;
-}
-
-/* kv is [B, m, k then v]. */
-static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *forward) {
-  SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
-  SLI_TRY(sli_want_array("kv", &in[1], SL_F32, 3));
-  if (attrs->heads < 1) return sl_fail(SL_E_SHAPE, "heads must be positive");
-  sl_type k = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
-  const sl_type whole[] = {in[0], k, k};
-  SLI_TRY(sli_attention_infer(attrs, 3, whole, forward));
-  k.dim[1] = in[1].dim[1];
-  k.dim[2] *= 2;
-  SLI_TRY(sli_want("kv", &in[1], &k));
-  return want_spans(attrs, &in[0], &in[1]);
-}
-
-static sl_status want_all_ids(const sl_attrs *attrs, int nin, const sl_type *in, int i) {
-  if (!is_there(nin, in, i)) return SL_OK;
-  return sli_want("ids", &in[i], &SL_TYPE(SL_I32, in[0].dim[0], spans_of(attrs)->length));
-}
-
-static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(want_chunk(attrs, in, out));
-  SLI_TRY(want_all_ids(attrs, nin, in, IDS));
-  if (is_there(nin, in, STEP_O)) SLI_TRY(sli_want("o", &in[STEP_O], &out[0]));
-  if (is_there(nin, in, STEP_LSE)) SLI_TRY(sli_want("lse", &in[STEP_LSE], &out[1]));
-  return SL_OK;
-}
-
-static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type forward[2];
-  SLI_TRY(want_chunk(attrs, in, forward));
-  SLI_TRY(sli_want("o", &in[BACK_O], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[BACK_LSE], &forward[1]));
-  SLI_TRY(sli_want("do", &in[BACK_DO], &forward[0]));
-  SLI_TRY(want_all_ids(attrs, nin, in, BACK_IDS));
-  if (is_there(nin, in, BACK_DQ)) SLI_TRY(sli_want("dq", &in[BACK_DQ], &in[0]));
-  out[0] = in[0];
-  out[1] = in[1];
-  return SL_OK;
-}
-
-/* ---- costs ---------------------------------------------------------------------------- */
-
-/* The sum of `first`, first + 1, ..., n of them, none less than 0 or more than `most`. */
-static double clamped_sum(int64_t first, int64_t n, int64_t most) {
-  int64_t below = SLI_MAX(0, SLI_MIN(n, -first)), above = SLI_MAX(0, SLI_MIN(n, first + n - most));
-  double rising = (double)(n - below - above);
-  if (rising < 0) return (double)above * (double)most;
-  double begin = (double)(first + below);
-  return rising * begin + rising * (rising - 1) / 2 + (double)above * (double)most;
-}
-
-static sli_sight sight_of(const sl_attrs *attrs, const void *ids) {
-  return sli_sight_of(attrs, spans_of(attrs)->length, ids);
-}
-
-/* Pairs of a query and a key that it sees. */
-static double pairs_of(const sl_attrs *attrs, const sli_span *s) {
-  sli_sight sight = sight_of(attrs, NULL);
-  int64_t ahead = s->at_query - s->at_key;
-  return clamped_sum(ahead + sight.ahead + 1, s->queries, s->keys) -
-         clamped_sum(ahead - sight.behind, s->queries, s->keys);
-}
-
-static void cost(const sl_attrs *attrs, int products, int nin, const sl_type *in, int nout,
-                 const sl_type *out, double *flops, double *bytes) {
-  const sli_spans *s = spans_of(attrs);
-  double pairs = 0;
-  for (int i = 0; i < s->n; i++) pairs += pairs_of(attrs, &s->of[i]);
-  *flops = 2 * products * pairs * (double)(in[0].dim[0] * in[0].dim[2]);
-  *bytes = sli_argument_bytes(nin, in, nout, out);
-}
-
-static void step_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                      double *flops, double *bytes) {
-  cost(attrs, 2, nin, in, 2, out, flops, bytes);
-}
-
-static void step_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                        double *flops, double *bytes) {
-  cost(attrs, 5, nin, in, 2, out, flops, bytes);
-}
+#include "kernels/cpu/kernels.h"
+#include "ops/attention_shape.h"
+#include "ops/attention_step.h"
+#include "ops/ops.h"
 
 /* ---- the kernels ----------------------------------------------------------------------- */
+
+/* An output begins as the step before has left it. */
+static void begin(const sl_call *call, int i, int o, void *to) {
+  const void *from = sli_optional(call, i);
+  size_t bytes = sl_type_bytes(&call->out_type[o]);
+  if (!to || from == to) return;
+  if (from) memcpy(to, from, bytes);
+  else memset(to, 0, bytes);
+}
 
 /* A span of the call: its sizes, and where its rows begin. */
 static sli_attention view(const sl_call *call, const sli_span *s, const void *ids) {
@@ -130,22 +41,13 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
       .heads = attrs->heads, .kv_heads = sli_kv_heads(attrs), .dim = dim,
       .q_row = row, .q_batch = q->dim[1] * row, .dq_row = row, .dq_batch = q->dim[1] * row,
       .o_row = row, .o_batch = q->dim[1] * row, .kv_row = 2 * own, .kv_batch = kv->dim[1] * 2 * own,
-      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .sight = sight_of(attrs, ids),
+      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .sight = sli_step_sight(attrs, ids),
       .scale = sli_attention_scale(attrs, dim), .bf16 = attrs->bf16};
   if (ids) a.sight.ids += s->at_key;
   a.q = (const float *)call->in[0] + s->query * row;
   a.k = (const float *)call->in[1] + s->key * a.kv_row;
   a.v = a.k + own;
   return a;
-}
-
-/* An output begins as the step before has left it. */
-static void begin(const sl_call *call, int i, int o, void *to) {
-  const void *from = sli_optional(call, i);
-  size_t bytes = sl_type_bytes(&call->out_type[o]);
-  if (!to || from == to) return;
-  if (from) memcpy(to, from, bytes);
-  else memset(to, 0, bytes);
 }
 
 /* The logarithms, where the last step need not give them. */
@@ -155,12 +57,12 @@ static size_t step_scratch(const sl_call *call, int threads) {
 }
 
 static void step_cpu(const sl_call *call) {
-  const sli_spans *s = spans_of(call->attrs);
+  const sli_spans *s = sli_spans_of(call->attrs);
   float *lse = call->out[1] ? call->out[1] : call->scratch;
-  begin(call, STEP_O, 0, call->out[0]);
-  begin(call, STEP_LSE, 1, lse);
+  begin(call, SLI_STEP_O, 0, call->out[0]);
+  begin(call, SLI_STEP_LSE, 1, lse);
   for (int i = 0; i < s->n; i++) {
-    sli_attention a = view(call, &s->of[i], sli_optional(call, IDS));
+    sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_IDS));
     a.resumes = !s->of[i].fresh;
     a.out = (float *)call->out[0] + s->of[i].query * a.o_row;
     a.lse = lse + s->of[i].query;
@@ -169,17 +71,17 @@ static void step_cpu(const sl_call *call) {
 }
 
 static void step_b_cpu(const sl_call *call) {
-  const sli_spans *s = spans_of(call->attrs);
+  const sli_spans *s = sli_spans_of(call->attrs);
   float *dq = call->out[0], *dkv = call->out[1];
-  begin(call, BACK_DQ, 0, dq);
+  begin(call, SLI_STEP_BACK_DQ, 0, dq);
   if (dkv) memset(dkv, 0, sl_type_bytes(&call->out_type[1]));
   for (int i = 0; i < s->n; i++) {
-    sli_attention a = view(call, &s->of[i], sli_optional(call, BACK_IDS));
+    sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_BACK_IDS));
     int64_t from = s->of[i].query * a.o_row;
     a.resumes = a.part.adds_dkv = true;
-    a.o = (const float *)call->in[BACK_O] + from;
-    a.do_ = (const float *)call->in[BACK_DO] + from;
-    a.lse = (float *)call->in[BACK_LSE] + s->of[i].query;
+    a.o = (const float *)call->in[SLI_STEP_BACK_O] + from;
+    a.do_ = (const float *)call->in[SLI_STEP_BACK_DO] + from;
+    a.lse = (float *)call->in[SLI_STEP_BACK_LSE] + s->of[i].query;
     a.dq = dq ? dq + from : NULL;
     a.dk = dkv ? dkv + s->of[i].key * a.kv_row : NULL;
     a.dv = dkv ? a.dk + a.kv_heads * a.dim : NULL;
@@ -187,27 +89,8 @@ static void step_b_cpu(const sl_call *call) {
   }
 }
 
-static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
-  const sli_spans *s = spans_of(attrs);
-  (void)nin;
-  hash = sli_hash_word(sli_hash_word(hash, (uint64_t)s->n), (uint64_t)s->length);
-  for (int i = 0; i < s->n; i++) {
-    const sli_span *x = &s->of[i];
-    const int64_t words[] = {x->query, x->queries, x->key, x->keys, x->at_query, x->at_key, x->fresh};
-    for (size_t w = 0; w < SLI_COUNT(words); w++) hash = sli_hash_word(hash, (uint64_t)words[w]);
-  }
-  return hash;
-}
-
-const sl_op sl_op_attention_step = {
-    .name = "attention_step", .min_in = 2, .max_in = STEP_INPUTS, .nout = 2,
-    .over = {1u << STEP_O, 1u << STEP_LSE},
-    .rounds = true, .infer = step_infer, .cost = step_cost, .scratch = step_scratch, .cpu = step_cpu,
-    .hash = hash_spans,
+const sl_kernel sli_cpu_attention_step = {
+    .backend = "cpu", .run = step_cpu, .scratch = step_scratch,
 };
 
-const sl_op sl_op_attention_step_b = {
-    .name = "attention_step_b", .min_in = 5, .max_in = BACK_INPUTS, .nout = 2,
-    .over = {1u << BACK_DQ},
-    .rounds = true, .infer = step_b_infer, .cost = step_b_cost, .cpu = step_b_cpu, .hash = hash_spans,
-};
+const sl_kernel sli_cpu_attention_step_b = {.backend = "cpu", .run = step_b_cpu};

@@ -1,7 +1,7 @@
-/* Rows of functions of two numbers, with broadcasting; binary.def has the functions. And `where`. */
+/* Functions of two numbers, with broadcasting; binary.def has the functions. And `where`. */
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-#include "kernels/space.h"
+#include "kernels/cpu/kernels.h"
+#include "ops/space.h"
 
 /* ---- running ------------------------------------------------------------------------- */
 
@@ -27,106 +27,6 @@ static void run(const sl_call *call, int o, sli_row_fn *fn) {
 
 static bool is_loss(const sl_type *type) { return type->dtype == SL_F64; }
 
-/* ---- shapes ---------------------------------------------------------------------------- */
-
-/* f32 with f32, or one f64 scalar with another: sums of losses. */
-static sl_status binary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_numbers("input 0", &in[0]));
-  SLI_TRY(sli_want_numbers("input 1", &in[1]));
-  if (is_loss(&in[0]) != is_loss(&in[1]))
-    return sli_misfit(&in[1], "an f64 scalar goes with another alone: input 1");
-  return sli_broadcast(2, in, out);
-}
-
-static sl_status binary_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type y;
-  SLI_TRY(binary_infer(attrs, nin, in, &y));
-  y.dtype = SL_F32;
-  SLI_TRY(sli_want("dy", &in[2], &y));
-  for (int o = 0; o < 2; o++) {
-    out[o] = in[o];
-    out[o].dtype = SL_F32;
-  }
-  return SL_OK;
-}
-
-static sl_status compare_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  sl_dtype dtype = in[0].dtype == SL_I32 ? SL_I32 : SL_F32;
-  SLI_TRY(sli_want_array("input 0", &in[0], dtype, in[0].ndim ? -1 : 0));
-  SLI_TRY(sli_want_array("input 1", &in[1], dtype, in[1].ndim ? -1 : 0));
-  SLI_TRY(sli_broadcast(2, in, out));
-  out[0].dtype = SL_I32;
-  return SL_OK;
-}
-
-static sl_status where_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs;
-  SLI_TRY(sli_want_array("the condition", &in[0], SL_I32, in[0].ndim ? -1 : 0));
-  SLI_TRY(sli_want_array("input 1", &in[1], SL_F32, in[1].ndim ? -1 : 0));
-  SLI_TRY(sli_want_array("input 2", &in[2], SL_F32, in[2].ndim ? -1 : 0));
-  SLI_TRY(sli_broadcast(nin < 3 ? nin : 3, in, out));
-  out[0].dtype = SL_F32;
-  return SL_OK;
-}
-
-static sl_status where_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type y;
-  SLI_TRY(where_infer(attrs, nin, in, &y));
-  SLI_TRY(sli_want("dy", &in[3], &y));
-  out[0] = in[1];
-  out[1] = in[2];
-  return SL_OK;
-}
-
-static void binary_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                        double *flops, double *bytes) {
-  (void)attrs;
-  *flops = (double)sl_type_elements(&out[0]);
-  *bytes = sli_argument_bytes(nin, in, 1, out);
-}
-
-static void back_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                      double *flops, double *bytes) {
-  (void)attrs;
-  *flops = 4 * (double)sl_type_elements(&in[nin - 1]);
-  *bytes = sli_argument_bytes(nin, in, 2, out);
-}
-
-/* ---- ways to share ---------------------------------------------------------------------- */
-
-/* Along each dim of what comes out: what has all of it is split, what repeats is everywhere. */
-static int split_signatures(int nin, const sl_type *in, sl_signature *out) {
-  sl_type y;
-  if (sli_broadcast(nin, in, &y)) return 0;
-  for (int d = 0; d < y.ndim; d++) {
-    out[d] = (sl_signature){.out = {sli_split(d)}};
-    for (int i = 0; i < nin; i++) {
-      int own = d - (y.ndim - in[i].ndim);
-      if (own >= 0 && in[i].dim[own] == y.dim[d]) out[d].in[i] = sli_split(own);
-    }
-  }
-  return y.ndim;
-}
-
-static int binary_signatures(int partial, int nin, const sl_type *in, sl_signature *out) {
-  int n = split_signatures(nin, in, out);
-  for (int kind = 0; kind < 3; kind++) {
-    if (!(partial >> kind & 1)) continue;
-    out[n] = (sl_signature){.out = {sli_partial()}};
-    if (kind != 2) out[n].in[0] = sli_partial();
-    if (kind != 1) out[n].in[1] = sli_partial();
-    n++;
-  }
-  return n;
-}
-
-static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs;
-  return split_signatures(nin, in, out);
-}
-
 /* ---- of doubles: losses ------------------------------------------------------------------- */
 
 static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
@@ -148,56 +48,31 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
             (float)grads[o] + (sli_accumulates(call, o) ? *(float *)call->out[o] : 0); \
   }
 #define COMPARE(name, y)
-#include "kernels/binary.def"
+#include "ops/binary.def"
 #undef BINARY
 #undef COMPARE
 
-/* ---- rows ----------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-#define BINARY(name_, flops, unread_, partial_, y, da, db)                     \
-  static void name_##_cpu(const sl_call *call) {                               \
-    if (is_loss(&call->in_type[0])) name_##_scalars(call);                     \
-    else run(call, 0, sli_cpu()->binary[SLI_BINARY_##name_][0]);               \
+#define BINARY(name, flops, unread, partial, y, da, db)                        \
+  static void name##_cpu(const sl_call *call) {                               \
+    if (is_loss(&call->in_type[0])) name##_scalars(call);                     \
+    else run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][0]);               \
   }                                                                            \
-  static void name_##_b_cpu(const sl_call *call) {                             \
-    if (is_loss(&call->in_type[0])) return name_##_scalars_b(call);            \
-    for (int o = 0; o < 2; o++) run(call, o, sli_cpu()->binary[SLI_BINARY_##name_][1 + o]); \
+  static void name##_b_cpu(const sl_call *call) {                             \
+    if (is_loss(&call->in_type[0])) return name##_scalars_b(call);            \
+    for (int o = 0; o < 2; o++) run(call, o, sli_cpu()->binary[SLI_BINARY_##name][1 + o]); \
   }                                                                            \
-  static int name_##_signatures(const sl_attrs *attrs, int nin, const sl_type *in, \
-                                sl_signature *out) {                           \
-    (void)attrs;                                                               \
-    return binary_signatures(partial_, nin, in, out);                          \
-  }                                                                            \
-  const sl_op sl_op_##name_ = {                                                \
-      .name = #name_, .min_in = 2, .max_in = 2, .nout = 1,                     \
-      .narrow_in = 3, .narrow_out = 1, .mixed = true, .cheap = true,           \
-      .pieces = SL_PIECES_SIGNATURES,                                          \
-      .infer = binary_infer, .cost = binary_cost, .cpu = name_##_cpu,          \
-      .signatures = name_##_signatures,                                        \
-      .grad = {{.op = &sl_op_##name_##_b, .cls = SL_CLASS_B,                   \
-                .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}}, \
-  };                                                                           \
-  const sl_op sl_op_##name_##_b = {                                            \
-      .name = #name_ "_b", .min_in = 3, .max_in = 3, .nout = 2,                \
-      .narrow_in = 7, .narrow_out = 3, .mixed = true, .unread = unread_,       \
-      .pieces = SL_PIECES_ELEMENTS,                                            \
-      .infer = binary_b_infer, .cost = back_cost, .cpu = name_##_b_cpu,        \
-      .accumulates = 3,                                                        \
-  };
+  const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};      \
+  const sl_kernel sli_cpu_##name##_b = {.backend = "cpu", .run = name##_b_cpu};
 
-#define COMPARE(name_, y)                                                      \
-  static void name_##_cpu(const sl_call *call) {                               \
-    run(call, 0, sli_cpu()->binary[SLI_BINARY_##name_][call->in_type[0].dtype == SL_I32]); \
+#define COMPARE(name, y)                                                       \
+  static void name##_cpu(const sl_call *call) {                               \
+    run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][call->in_type[0].dtype == SL_I32]); \
   }                                                                            \
-  const sl_op sl_op_##name_ = {                                                \
-      .name = #name_, .min_in = 2, .max_in = 2, .nout = 1,                     \
-      .narrow_in = 3, .mixed = true, .cheap = true,                            \
-      .pieces = SL_PIECES_SIGNATURES,                                          \
-      .infer = compare_infer, .cost = binary_cost, .cpu = name_##_cpu,         \
-      .signatures = where_signatures,                                          \
-  };
+  const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
 
-#include "kernels/binary.def"
+#include "ops/binary.def"
 
 static void where_cpu(const sl_call *call) { run(call, 0, sli_cpu()->where[0]); }
 
@@ -214,20 +89,5 @@ static void where_b_cpu(const sl_call *call) {
   }
 }
 
-const sl_op sl_op_where = {
-    .name = "where", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 6, .narrow_out = 1, .mixed = true, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES,
-    .infer = where_infer, .cost = binary_cost, .cpu = where_cpu,
-    .signatures = where_signatures,
-    .grad = {{.op = &sl_op_where_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_DOUT(0)}, .nof = 2, .of = {1, 2}}},
-};
-
-const sl_op sl_op_where_b = {
-    .name = "where_b", .min_in = 4, .max_in = 4, .nout = 2,
-    .narrow_in = 14, .narrow_out = 3, .mixed = true, .unread = 6,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = where_b_infer, .cost = back_cost, .cpu = where_b_cpu,
-    .accumulates = 3,
-};
+const sl_kernel sli_cpu_where = {.backend = "cpu", .run = where_cpu};
+const sl_kernel sli_cpu_where_b = {.backend = "cpu", .run = where_b_cpu};

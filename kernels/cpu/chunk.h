@@ -14,8 +14,8 @@
 
 #include <sluice/op.h>
 
-#include "kernels/sight.h"
-#include "kernels/space.h"
+#include "ops/sight.h"
+#include "ops/space.h"
 
 typedef void sli_chunk_fn(void *call, int i);
 
@@ -41,7 +41,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
 /* The functions of unary.def, counted. */
 enum {
 #define UNARY(name, ...) SLI_UNARY_##name,
-#include "kernels/unary.def"
+#include "ops/unary.def"
 #undef UNARY
   SLI_UNARIES
 };
@@ -50,7 +50,7 @@ enum {
 enum {
 #define BINARY(name, ...) SLI_BINARY_##name,
 #define COMPARE(name, y) SLI_BINARY_##name,
-#include "kernels/binary.def"
+#include "ops/binary.def"
 #undef BINARY
 #undef COMPARE
   SLI_BINARIES
@@ -192,7 +192,7 @@ typedef struct sli_sweep {
   int64_t tail_batch;
 } sli_sweep;
 
-enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32, SLI_KEY_TILE = 64 };
+enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32 };
 enum { SLI_CHUNKS_EACH = 16 }; /* of attention, for each thread, at least where there are tiles enough */
 
 static inline int64_t sli_query_tiles(const sli_attention *a) {
@@ -332,13 +332,5 @@ typedef struct sli_split_product {
   bool streams;      /* C goes past the caches */
   float *sums;       /* from stretch to stretch, of whole strips and panels; where there is but one it may be NULL */
 } sli_split_product;
-
-/* ---- rotary ------------------------------------------------------------------ */
-
-/* The state of rotary calls: cos and sin of position t, pair j. */
-typedef struct sli_rotary {
-  int64_t positions, pairs;
-  float *cos, *sin; /* [positions, pairs] */
-} sli_rotary;
 
 #endif

@@ -2,22 +2,8 @@
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-
-static sl_status copy_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
-  out[0] = in[0];
-  return SL_OK;
-}
-
-static int copy_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
-  return 1;
-}
-
-SLI_COST(copy_cost, 0, 1, 1)
+#include "kernels/cpu/kernels.h"
+#include "ops/ops.h"
 
 static void copy_chunk(void *arg, int i) {
   const sl_call *call = arg;
@@ -33,12 +19,4 @@ static void copy_cpu(const sl_call *call) {
   sli_for_elements(call, &call->in_type[0], copy_chunk);
 }
 
-const sl_op sl_op_copy = {
-    .name = "copy", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = copy_infer, .cost = copy_cost, .cpu = copy_cpu,
-    .signatures = copy_signatures,
-    .accumulates = 1,
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_copy = {.backend = "cpu", .run = copy_cpu};

@@ -2,84 +2,9 @@
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
-#include "kernels/kernels.h"
-
-static sl_status embedding_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
-  SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
-  if (in[0].ndim == SL_MAX_DIMS)
-    return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
-  out[0] = in[0];
-  out[0].dtype = SL_F32;
-  out[0].dim[out[0].ndim++] = in[1].dim[1];
-  return SL_OK;
-}
-
-static sl_status embedding_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                   sl_type *out) {
-  sl_type y;
-  sl_type forward[] = {in[0], in[2]};
-  SLI_TRY(embedding_infer(attrs, nin, forward, &y));
-  SLI_TRY(sli_want("dy", &in[1], &y));
-  out[0] = in[2];
-  return SL_OK;
-}
-
-static sl_status position_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  int64_t end = attrs->first + attrs->dims[1] + in[0].dim[1];
-  (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
-  SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
-  if (in[1].dim[0] < end || in[1].dim[1] != in[0].dim[2])
-    return sli_misfit(&in[1], "table must be f32[n, %lld] with n >= %lld",
-                      (long long)in[0].dim[2], (long long)end);
-  out[0] = in[0];
-  return SL_OK;
-}
-
-static sl_status position_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
-  sl_type dy;
-  SLI_TRY(position_infer(attrs, nin, in, &dy));
-  out[0] = in[1];
-  return SL_OK;
-}
-
-/* The vocabulary is shared out, or the columns. */
-static int embedding_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                sl_signature *out) {
-  (void)attrs, (void)nin;
-  int n = 0;
-  out[n++] = (sl_signature){.in = {[1] = sli_split(0)}, .out = {sli_partial()}, .first = 2};
-  out[n++] = (sl_signature){.in = {[1] = sli_split(1)}, .out = {sli_split(in[0].ndim)}};
-  return n;
-}
-
-/* Sequences, positions or columns are shared out; or it adds what are summands on both
- * sides. */
-static int position_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                               sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  int n = 0;
-  out[n++] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
-  out[n++] = (sl_signature){.in = {sli_split(1)}, .out = {sli_split(1)}, .first = 1};
-  out[n++] = (sl_signature){.in = {sli_split(2), sli_split(1)}, .out = {sli_split(2)}};
-  out[n++] = (sl_signature){.in = {sli_partial(), sli_partial()}, .out = {sli_partial()}};
-  return n;
-}
-
-/* Only the rows that are looked up move. */
-static void embedding_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                           double *flops, double *bytes) {
-  (void)attrs, (void)nin, (void)in;
-  *flops = 0;
-  *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
-}
-
-SLI_COST(embedding_w_cost, 1, 1, 1)
-SLI_COST(position_cost, 0, 1, 1)
+#include "ops/ops.h"
 
 static void embedding_cpu(const sl_call *call) {
   sli_for_rows(call, &call->out_type[0], sli_cpu()->embedding);
@@ -109,59 +34,18 @@ static void position_w_cpu(const sl_call *call) {
   sum_into_table(call, sli_cpu()->position_w);
 }
 
-const sl_op sl_op_embedding = {
-    .name = "embedding", .served = &sl_op_embedding_served, .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ROWS, .whole = 2,
-    .infer = embedding_infer, .cost = embedding_cost, .cpu = embedding_cpu,
-    .signatures = embedding_signatures,
-    .grad = {{.op = &sl_op_embedding_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
-};
+const sl_kernel sli_cpu_embedding = {.backend = "cpu", .run = embedding_cpu};
 
-const sl_op sl_op_embedding_w = {
-    .name = "embedding_w", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 2,
-    .pieces = SL_PIECES_ROWS,
-    .unread = 4,
-    .infer = embedding_w_infer, .cost = embedding_w_cost, .cpu = embedding_w_cpu,
-    .accumulates = 1,
-};
+const sl_kernel sli_cpu_embedding_w = {.backend = "cpu", .run = embedding_w_cpu};
 
-const sl_op sl_op_position = {
-    .name = "position", .served = &sl_op_position_served, .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_POSITIONS, .over = {1}, .whole = 2,
-    .infer = position_infer, .cost = position_cost, .cpu = position_cpu,
-    .signatures = position_signatures,
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_position_w, .cls = SL_CLASS_W,
-              .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
-};
+const sl_kernel sli_cpu_position = {.backend = "cpu", .run = position_cpu};
 
-const sl_op sl_op_position_w = {
-    .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1, .unread = 2,
-    .narrow_in = 1,
-    .pieces = SL_PIECES_ROWS,
-    .infer = position_w_infer, .cost = position_cost, .cpu = position_w_cpu,
-    .accumulates = 1,
-};
+const sl_kernel sli_cpu_position_w = {.backend = "cpu", .run = position_w_cpu};
 
 /* ---- served: positions of any sequences ------------------------------------------------- */
-
-static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_batch(nin, in, 2));
-  if (in[1].ndim > 0 && in[1].dim[0] < attrs->length)
-    return sli_misfit(&in[1], "the table must have %lld positions", (long long)attrs->length);
-  return position_infer(attrs, 2, in, out);
-}
 
 static void position_served_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_batch_of(call)->rows, sli_cpu()->position_served, (void *)call);
 }
 
-const sl_op sl_op_position_served = {
-    .name = "position_served", .min_in = 3, .max_in = 3, .nout = 1,
-    .infer = position_served_infer, .cost = position_cost, .cpu = position_served_cpu,
-    .looks = 1, .follows = 1,
-};
+const sl_kernel sli_cpu_position_served = {.backend = "cpu", .run = position_served_cpu};

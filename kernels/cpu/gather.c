@@ -4,124 +4,9 @@
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/indexing.h"
-#include "kernels/kernels.h"
-
-/* ---- shapes ---------------------------------------------------------------------------- */
-
-static sl_status want_numbers(const char *name, const sl_type *x) {
-  if (x->dtype == SL_I32) return sli_want_array(name, x, SL_I32, -1);
-  return sli_want_array(name, x, SL_F32, -1);
-}
-
-static sl_status gather_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(want_numbers("x", &in[0]));
-  return sli_indexing_check(attrs, &in[0], &in[1], &out[0]);
-}
-
-static sl_status gather_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  sl_type y;
-  SLI_TRY(sli_indexing_check(attrs, &in[2], &in[0], &y));
-  y.dtype = SL_F32;
-  SLI_TRY(sli_want("dy", &in[1], &y));
-  out[0] = in[2];
-  out[0].dtype = SL_F32;
-  return SL_OK;
-}
-
-/* Without x only attrs.count says how long the output is. */
-static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  bool onto = nin > 2 && in[2].ndim >= 0;
-  SLI_TRY(sli_want_array("src", &in[0], SL_F32, -1));
-  int axis = sli_one_axis(attrs, &in[0]);
-  sl_type src, y = onto ? in[2] : in[0];
-  if (onto) SLI_TRY(sli_want_array("x", &in[2], SL_F32, -1));
-  else if (attrs->count < 1)
-    return sl_fail(SL_E_SHAPE, "attrs.count must say how many positions the sums have, where there "
-                   "is no x");
-  else if (axis < y.ndim) y.dim[axis] = attrs->count;
-  SLI_TRY(sli_indexing_check(attrs, &y, &in[1], &src));
-  SLI_TRY(sli_want("src", &in[0], &src));
-  out[0] = y;
-  return SL_OK;
-}
-
-SLI_COST(gather_cost, 1, 1, 1)
-
-/* What moves is what is named. */
-static void scatter_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                         double *flops, double *bytes) {
-  (void)attrs;
-  *flops = (double)sl_type_elements(&in[0]);
-  *bytes = sli_argument_bytes(nin, in, 1, out);
-}
-
-/* ---- ways to share --------------------------------------------------------------------- */
-
-/* Along a dim that is not indexed. */
-static sl_sbp index_along(const sl_type *index, int dim) {
-  return index->dim[dim] > 1 ? sli_split(dim) : (sl_sbp){0};
-}
-
-/* Dims that are not indexed; positions that are asked for; positions that there are. */
-static int gather_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
-  int axis = sli_one_axis(attrs, &in[0]), n = 0;
-  (void)nin;
-  for (int d = 0; d < in[0].ndim; d++)
-    if (d != axis)
-      out[n++] = (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
-  out[n++] = (sl_signature){.in = {[1] = sli_split(axis)}, .out = {sli_split(axis)}};
-  if (in[0].dtype == SL_I32) return n;
-  out[n++] = (sl_signature){.in = {sli_split(axis)}, .out = {sli_partial()}, .first = 1};
-  out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
-  return n;
-}
-
-static int scatter_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                              sl_signature *out) {
-  int axis = sli_one_axis(attrs, &in[0]), n = 0;
-  bool onto = nin > 2 && in[2].ndim >= 0;
-  for (int d = 0; d < in[0].ndim; d++)
-    if (d != axis)
-      out[n++] = (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
-  for (int s = 0; s < n && onto; s++) out[s].in[2] = out[s].in[0];
-  out[n++] = (sl_signature){.in = {sli_split(axis), sli_split(axis)}, .out = {sli_partial()}};
-  out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
-  if (!onto) return n;
-  out[n - 1].in[2] = out[n - 2].in[2] = sli_partial();
-  out[n++] = (sl_signature){.in = {[2] = sli_split(axis)}, .out = {sli_split(axis)}, .first = 3};
-  return n;
-}
-
-/* ---- what types cannot say ------------------------------------------------------------- */
-
-/* `there`: positions of the array here, which may be a part of the whole. */
-static sl_status check_index(const sl_call *call, int64_t there) {
-  int64_t count = call->attrs->count ? call->attrs->count : there;
-  if (call->attrs->partial && !call->attrs->count) return SL_OK;
-  const sl_type *type = &call->in_type[1];
-  const int32_t *index = call->in[1];
-  char text[SL_TYPE_TEXT];
-  for (int64_t i = 0; i < sl_type_elements(type); i++)
-    if (index[i] < 0 || index[i] >= count)
-      return sl_fail(SL_E_INPUT, "element %lld of its index, %s, is %d, and there are positions 0 to "
-                     "%lld", (long long)i, sl_type_format(text, type), (int)index[i],
-                     (long long)count - 1);
-  return SL_OK;
-}
-
-static sl_status gather_check(const sl_call *call) {
-  const sl_type *x = &call->in_type[0];
-  return check_index(call, x->dim[sli_one_axis(call->attrs, x)]);
-}
-
-static sl_status scatter_check(const sl_call *call) {
-  const sl_type *y = &call->out_type[0];
-  return check_index(call, y->dim[sli_one_axis(call->attrs, y)]);
-}
+#include "kernels/cpu/kernels.h"
+#include "ops/indexing.h"
+#include "ops/ops.h"
 
 /* ---- gather ---------------------------------------------------------------------------- */
 
@@ -240,28 +125,8 @@ static void scatter_add_cpu(const sl_call *call) {
 
 /* ---- rows ------------------------------------------------------------------------------ */
 
-const sl_op sl_op_gather = {
-    .name = "gather", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = gather_signatures,
-    .infer = gather_infer, .cost = gather_cost, .check = gather_check, .cpu = gather_cpu,
-    .grad = {{.op = &sl_op_gather_b, .cls = SL_CLASS_B, .in = {SL_IN(1), SL_DOUT(0), SL_IN(0)},
-              .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_gather = {.backend = "cpu", .run = gather_cpu};
 
-const sl_op sl_op_gather_b = {
-    .name = "gather_b", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 6, .narrow_out = 1, .mixed = true, .unread = 4,
-    .pieces = SL_PIECES_SIGNATURES,
-    .infer = gather_b_infer, .cost = gather_cost, .cpu = gather_b_cpu, .accumulates = 1,
-};
+const sl_kernel sli_cpu_gather_b = {.backend = "cpu", .run = gather_b_cpu};
 
-const sl_op sl_op_scatter_add = {
-    .name = "scatter_add", .min_in = 2, .max_in = 3, .nout = 1,
-    .narrow_in = 5, .narrow_out = 1, .mixed = true, .over = {4},
-    .pieces = SL_PIECES_SIGNATURES, .signatures = scatter_signatures,
-    .infer = scatter_infer, .cost = scatter_cost, .check = scatter_check, .cpu = scatter_add_cpu,
-    .grad = {{.op = &sl_op_gather, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1,
-              .of = {0}},
-             {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
-};
+const sl_kernel sli_cpu_scatter_add = {.backend = "cpu", .run = scatter_add_cpu};

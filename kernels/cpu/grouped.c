@@ -9,125 +9,18 @@
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/room.h"
-#include "kernels/kernels.h"
+#include "ops/grouped.h"
+#include "ops/ops.h"
 
 enum { TILE = 64, FEW = 16, HEIGHTS = 2 };
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-/* Is a row of x for all ids of its token, or has each id a row of its own? */
-static bool is_shared(const sl_type *x, const sl_type *ids) { return x->ndim == ids->ndim; }
-
 /* And are those several? */
-static bool is_summed(const sl_type *x, const sl_type *ids) { return is_shared(x, ids) && sl_type_last(ids) > 1; }
-
-static sl_status want_rows(const char *name, const sl_type *x, const sl_type *ids, bool may_share,
-                           int64_t width) {
-  int dims = may_share && is_shared(x, ids) ? ids->ndim - 1 : ids->ndim;
-  SLI_TRY(sli_want_array(name, x, SL_F32, -1));
-  bool fits = x->ndim == dims + 1 && x->dim[dims] == width;
-  for (int d = 0; fits && d < dims; d++) fits = x->dim[d] == ids->dim[d];
-  char of[SL_TYPE_TEXT];
-  if (fits) return SL_OK;
-  return sli_misfit(x, "%s must be f32 with a row of %lld for each %s of ids %s", name,
-                    (long long)width, may_share ? "token or id" : "id", sl_type_format(of, ids));
-}
-
-static sl_status want_ids(const sl_type *ids) {
-  SLI_TRY(sli_want_array("ids", ids, SL_I32, -1));
-  if (ids->ndim < SL_MAX_DIMS) return SL_OK;
-  return sli_misfit(ids, "ids must have at most %d dims", SL_MAX_DIMS - 1);
-}
-
-static sl_type rows_type(const sl_type *ids, int64_t width) {
-  sl_type t = *ids;
-  t.dtype = SL_F32;
-  t.dim[t.ndim++] = width;
-  return t;
-}
-
-static sl_status grouped_linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                      sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(want_ids(&in[1]));
-  SLI_TRY(sli_want_array("weight", &in[2], SL_F32, 3));
-  SLI_TRY(want_rows("x", &in[0], &in[1], true, in[2].dim[2]));
-  out[0] = rows_type(&in[1], in[2].dim[1]);
-  return SL_OK;
-}
-
-static sl_status grouped_linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                        sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(want_ids(&in[1]));
-  SLI_TRY(sli_want_array("weight", &in[2], SL_F32, 3));
-  SLI_TRY(want_rows("dy", &in[0], &in[1], false, in[2].dim[1]));
-  SLI_TRY(want_rows("x", &in[3], &in[1], true, in[2].dim[2]));
-  out[0] = in[3];
-  return SL_OK;
-}
-
-static sl_status grouped_linear_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                        sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(want_ids(&in[1]));
-  SLI_TRY(sli_want_array("weight", &in[3], SL_F32, 3));
-  SLI_TRY(want_rows("x", &in[0], &in[1], true, in[3].dim[2]));
-  SLI_TRY(want_rows("dy", &in[2], &in[1], false, in[3].dim[1]));
-  out[0] = in[3];
-  return SL_OK;
-}
-
-static double flops_of(const sl_type *ids, const sl_type *w) {
-  return 2 * (double)sl_type_elements(ids) * (double)w->dim[1] * (double)w->dim[2];
-}
-
-static void grouped_linear_cost(const sl_attrs *attrs, int nin, const sl_type *in,
-                                const sl_type *out, double *flops, double *bytes) {
-  (void)attrs;
-  *flops = flops_of(&in[1], &in[2]);
-  *bytes = sli_argument_bytes(nin, in, 1, out);
-}
-
-static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  const sl_type *out, double *flops, double *bytes) {
-  (void)attrs;
-  *flops = flops_of(&in[1], &in[3]);
-  *bytes = sli_argument_bytes(nin - 1, in, 1, out);
-}
-
-/* The experts are shared out, or what their maps give, or what they take; or rows go where theirs are. */
-static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                     sl_signature *out) {
-  sl_sbp last = sli_split(in[1].ndim), rows = {SL_ROUTED, in[0].ndim - 2}, ids = {SL_ROUTED, in[1].ndim - 1};
-  (void)attrs, (void)nin;
-  out[0] = (sl_signature){.in = {[2] = sli_split(0)}, .out = {sli_partial()}, .first = 3};
-  out[1] = (sl_signature){.in = {[2] = sli_split(1)}, .out = {last}};
-  out[2] = (sl_signature){.in = {sli_split_last(&in[0]), [2] = sli_split(2)}, .out = {sli_partial()}};
-  out[3] = (sl_signature){.in = {rows, ids, sli_split(0)}, .out = {ids}, .first = 3};
-  return in[1].ndim == 3 ? 4 : 3; /* [B, T, k] */
-}
-
-/* Of ids that need not all be valid, those that are. */
-static int64_t valid_ids(const sl_call *call) {
-  const sl_type *ids = &call->in_type[1];
-  int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
-  return sl_type_elements(ids) / rows * sl_call_rows(call, 1, rows);
-}
-
-static sl_status grouped_linear_check(const sl_call *call) {
-  const int32_t *ids = call->in[1];
-  int64_t count = call->attrs->count;
-  if (!count && call->attrs->partial) return SL_OK;
-  if (!count) count = call->in_type[2].dim[0];
-  for (int64_t i = 0; i < valid_ids(call); i++)
-    if (ids[i] < -1 || ids[i] >= count)
-      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, and there are experts 0 to %lld",
-                     (long long)i, (int)ids[i], (long long)count - 1);
-  return SL_OK;
-}
+static bool is_summed(const sl_type *x, const sl_type *ids) { return sli_grouped_shared(x, ids) && sl_type_last(ids) > 1; }
 
 /* ---- rows by expert -------------------------------------------------------------------------- */
 
@@ -184,7 +77,7 @@ static void sort_rows(groups *g) {
 
 static groups groups_of(const sl_call *call, const sl_type *x, const sl_type *w) {
   const sl_type *ids = &call->in_type[1];
-  groups g = {.call = call, .rows = valid_ids(call), .each = is_shared(x, ids) ? sl_type_last(ids) : 1,
+  groups g = {.call = call, .rows = sli_grouped_valid_ids(call), .each = sli_grouped_shared(x, ids) ? sl_type_last(ids) : 1,
               .experts = (int)w->dim[0], .order = call->scratch};
   g.first = g.order + sl_type_elements(ids);
   g.tiles = (tile *)(g.first + g.experts + 1);
@@ -194,6 +87,7 @@ static groups groups_of(const sl_call *call, const sl_type *x, const sl_type *w)
 }
 
 static int height_of(int count) { return count <= FEW; }
+
 static int rows_at(int height) { return height ? FEW : TILE; }
 
 /* A tile's rows of an array in a buffer of this thread's, zeros behind them. */
@@ -239,14 +133,6 @@ static sl_status prepare(const sli_product_shape shapes[HEIGHTS], void **state) 
   if (status) release(p);
   else *state = p;
   return status;
-}
-
-/* Layers are alike: see linear.c. */
-static size_t keeps_products(const sl_call *call, uint64_t *which) {
-  uint64_t hash = SLI_HASH_SEED;
-  for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
-  *which = hash;
-  return 0;
 }
 
 static sl_status prepare_rows(int64_t n, int64_t k, bool transposed, void **state) {
@@ -389,32 +275,17 @@ static void grouped_linear_w_cpu(const sl_call *call) {
 
 /* ---- rows -------------------------------------------------------------------------------------------- */
 
-const sl_op sl_op_grouped_linear = {
-    .name = "grouped_linear", .min_in = 3, .max_in = 3, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 4, .narrow_in = 1, .narrow_out = 1,
-    .infer = grouped_linear_infer, .cost = grouped_linear_cost, .check = grouped_linear_check,
-    .prepare = grouped_linear_prepare, .release = release, .keeps = keeps_products,
-    .scratch = grouped_linear_scratch, .cpu = grouped_linear_cpu, .looks = 3, .follows = 1,
-    .signatures = grouped_linear_signatures,
-    .grad = {{.op = &sl_op_grouped_linear_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(1), SL_IN(2), SL_IN(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_grouped_linear_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0), SL_IN(2)}, .nof = 1, .of = {2}}},
+const sl_kernel sli_cpu_grouped_linear = {
+    .backend = "cpu", .run = grouped_linear_cpu, .scratch = grouped_linear_scratch,
+    .prepare = grouped_linear_prepare, .release = release,
 };
 
-const sl_op sl_op_grouped_linear_b = {
-    .name = "grouped_linear_b", .min_in = 4, .max_in = 4, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 4, .unread = 8, .narrow_in = 9, .narrow_out = 1,
-    .infer = grouped_linear_b_infer, .cost = grouped_linear_cost,
-    .prepare = grouped_linear_b_prepare, .release = release, .keeps = keeps_products,
-    .scratch = grouped_linear_b_scratch, .cpu = grouped_linear_b_cpu, .looks = 11, .follows = 1,
+const sl_kernel sli_cpu_grouped_linear_b = {
+    .backend = "cpu", .run = grouped_linear_b_cpu, .scratch = grouped_linear_b_scratch,
+    .prepare = grouped_linear_b_prepare, .release = release,
 };
 
-const sl_op sl_op_grouped_linear_w = {
-    .name = "grouped_linear_w", .min_in = 4, .max_in = 4, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 8, .unread = 8, .narrow_in = 5,
-    .infer = grouped_linear_w_infer, .cost = grouped_linear_w_cost,
-    .prepare = grouped_linear_w_prepare, .release = release, .keeps = keeps_products,
-    .scratch = grouped_linear_w_scratch, .cpu = grouped_linear_w_cpu,
-    .accumulates = 1, .looks = 7,
+const sl_kernel sli_cpu_grouped_linear_w = {
+    .backend = "cpu", .run = grouped_linear_w_cpu, .scratch = grouped_linear_w_scratch,
+    .prepare = grouped_linear_w_prepare, .release = release,
 };

@@ -4,142 +4,12 @@
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/product.h"
-#include "kernels/kernels.h"
-
-static sl_type weight_type(const sl_attrs *attrs, int64_t in, int64_t out) {
-  return attrs->transposed ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
-}
-
-/* Number of input features (which = 0) or output features (1) of a weight. */
-static int64_t features(const sl_attrs *attrs, const sl_type *w, int which) {
-  return w->dim[attrs->transposed ? which : 1 - which];
-}
-
-/* ---- packed weights ---------------------------------------------------------- */
-
-static bool has(int nin, const sl_type *in, int i) {
-  return i < nin && in[i].ndim >= 0;
-}
-
-static sl_status want_packed(int nin, const sl_type *in, int i, int64_t k, int64_t n) {
-  if (!has(nin, in, i)) return SL_OK;
-  sl_type packed = sli_packed_type(k, n);
-  return sli_want("packed weight", &in[i], &packed);
-}
-
-/* ---- shapes and costs ---------------------------------------------------------- */
-
-static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
-  int64_t k = sl_type_last(&in[0]);
-  if (in[1].dtype != SL_F32 || in[1].ndim != 2 || features(attrs, &in[1], 0) != k ||
-      features(attrs, &in[1], 1) < 1)
-    return sli_misfit(&in[1], attrs->transposed ? "weight must be f32[%lld, n]"
-                                                : "weight must be f32[n, %lld]", (long long)k);
-  int64_t n = features(attrs, &in[1], 1);
-  sl_type bias = SL_TYPE(SL_F32, n);
-  if (has(nin, in, 2)) SLI_TRY(sli_want("bias", &in[2], &bias));
-  SLI_TRY(want_packed(nin, in, 3, k, n));
-  out[0] = sli_type_with_last(&in[0], n);
-  return SL_OK;
-}
-
-/* The output features are shared out, or the input features. */
-static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
-  int to = attrs->transposed ? 1 : 0;
-  sl_sbp last = sli_split_last(&in[0]);
-  out[0] = (sl_signature){.in = {[1] = sli_split(to)}, .out = {last}};
-  out[1] = (sl_signature){.in = {last, sli_split(1 - to)}, .out = {sli_partial()}};
-  if (has(nin, in, 2)) {
-    out[0].in[2] = sli_split(0);
-    out[1].in[2] = sli_partial();
-  }
-  return 2;
-}
-
-static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
-  int64_t n = sl_type_last(&in[0]);
-  if (in[1].dtype != SL_F32 || in[1].ndim != 2 || features(attrs, &in[1], 1) != n)
-    return sli_misfit(&in[1], attrs->transposed ? "weight must be f32[k, %lld]"
-                                                : "weight must be f32[%lld, k]", (long long)n);
-  int64_t k = features(attrs, &in[1], 0);
-  SLI_TRY(want_packed(nin, in, 2, n, k));
-  out[0] = sli_type_with_last(&in[0], k);
-  return SL_OK;
-}
-
-/* Made on the way there, too (graph/passes/ahead.c). */
-static int linear_b_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                               sl_signature *out) {
-  (void)nin;
-  int from = attrs->transposed ? 1 : 0;
-  sl_sbp last = sli_split_last(&in[0]);
-  out[0] = (sl_signature){.in = {last, sli_split(from)}, .out = {sli_partial()}};
-  out[1] = (sl_signature){.in = {[1] = sli_split(1 - from)}, .out = {last}};
-  return 2;
-}
-
-static sl_status linear_w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
-  SLI_TRY(sli_want_array("dy", &in[1], SL_F32, -1));
-  sl_type dy = sli_type_with_last(&in[0], sl_type_last(&in[1]));
-  SLI_TRY(sli_want("dy", &in[1], &dy));
-  out[0] = weight_type(attrs, sl_type_last(&in[0]), sl_type_last(&in[1]));
-  return SL_OK;
-}
-
-static sl_status bias_w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
-  out[0] = SL_TYPE(SL_F32, sl_type_last(&in[0]));
-  return SL_OK;
-}
-
-static sl_status pack_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(sli_want_array("weight", &in[0], SL_F32, 2));
-  if (attrs->rows < 1) return sl_fail(SL_E_SHAPE, "attrs.rows must be given");
-  int64_t k = features(attrs, &in[0], 0), n = features(attrs, &in[0], 1);
-  out[0] = sli_packed_type(k, n);
-  out[1] = sli_packed_type(n, k);
-  return SL_OK;
-}
-
-/* 2 R K N, from the types of x (or dx) and y (or dy). */
-static void linear_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                        double *flops, double *bytes) {
-  (void)attrs;
-  *flops = 2.0 * (double)sl_type_elements(&in[0]) * (double)sl_type_last(&out[0]);
-  *bytes = sli_argument_bytes(nin, in, 1, out);
-}
-
-static void linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                          double *flops, double *bytes) {
-  (void)attrs;
-  *flops = 2.0 * (double)sl_type_elements(&in[0]) * (double)sl_type_last(&in[1]);
-  *bytes = sli_argument_bytes(nin, in, 1, out);
-}
-
-SLI_COST(bias_w_cost, 0, 1, 1)
-SLI_COST(pack_cost, 0, 2, 1)
+#include "ops/linear.h"
+#include "ops/ops.h"
 
 /* ---- products ------------------------------------------------------------------ */
-
-/* Layers are alike, and so are their products: calls of a device on the same types share what
- * the library makes for them, which is the same few kilobytes however long the sequences. */
-static size_t keeps_product(const sl_call *call, uint64_t *which) {
-  const sl_attrs *a = call->attrs;
-  uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->transposed << 1 | a->bf16);
-  hash = sli_hash_word(hash, (uint64_t)a->rows);
-  for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
-  for (int o = 0; o < call->nout; o++) hash = sli_hash_type(hash, &call->out_type[o]);
-  *which = hash;
-  return 0;
-}
 
 static void release(void *state) { sli_product_destroy(state); }
 
@@ -147,14 +17,14 @@ static void release(void *state) { sli_product_destroy(state); }
  * way (attrs.bf16), or not at all. */
 static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
-  bool is_packed = has(call->nin, call->in_type, packed);
+  bool is_packed = sli_linear_has(call->nin, call->in_type, packed);
   return (sli_product_shape){.m = sl_type_rows(x), .n = sl_type_last(y), .k = sl_type_last(x),
                              .b_transposed = forward != call->attrs->transposed,
                              .bf16 = call->attrs->bf16 || is_packed, .b_packed = is_packed};
 }
 
 static const void *weight(const sl_call *call, int packed) {
-  return call->in[has(call->nin, call->in_type, packed) ? packed : 1];
+  return call->in[sli_linear_has(call->nin, call->in_type, packed) ? packed : 1];
 }
 
 static sl_status prepare(const sli_product_shape *shape, void **state) {
@@ -170,7 +40,7 @@ enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
 
 static sli_product_shape forward_shape(const sl_call *call) {
   sli_product_shape shape = linear_shape(call, true, LINEAR_PACKED);
-  shape.bias = has(call->nin, call->in_type, 2);
+  shape.bias = sli_linear_has(call->nin, call->in_type, 2);
   shape.cold = true; /* kept for the way back, it was last read a step ago */
   return shape;
 }
@@ -186,7 +56,7 @@ static size_t linear_scratch(const sl_call *call, int threads) {
   return sli_product_scratch(&shape);
 }
 
-/* Rows of features that are valid of input i: its first dim that is not 1 counts them. */
+/* Rows of sli_linear_features that are valid of input i: its first dim that is not 1 counts them. */
 static int64_t valid_rows(const sl_call *call, int i) {
   const sl_type *type = &call->in_type[i];
   int64_t all = type->ndim > 2 && type->dim[0] == 1 ? type->dim[1] : type->dim[0];
@@ -231,7 +101,7 @@ static void pack_release(void *state) {
 
 static sl_status pack_prepare(const sl_call *call, void **state) {
   const sl_attrs *a = call->attrs;
-  int64_t k = features(a, &call->in_type[0], 0), n = features(a, &call->in_type[0], 1);
+  int64_t k = sli_linear_features(a, &call->in_type[0], 0), n = sli_linear_features(a, &call->in_type[0], 1);
   sli_product_shape shapes[2] = {{.m = a->rows, .n = n, .k = k, .b_transposed = !a->transposed, .bf16 = true},
                                  {.m = a->rows, .n = k, .k = n, .b_transposed = a->transposed, .bf16 = true}};
   packs *p = sli_calloc(1, sizeof *p);
@@ -303,55 +173,25 @@ static void bias_w_cpu(const sl_call *call) {
   sli_sum_rows(call, sli_cpu()->bias_w);
 }
 
-const sl_op sl_op_linear = {
-    .name = "linear", .served = &sl_op_linear_served, .min_in = 2, .max_in = 4, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true,
-    .pieces = SL_PIECES_ROWS, .whole = 14,
-    .infer = linear_infer, .cost = linear_cost,
-    .scratch = linear_scratch,
-    .prepare = linear_prepare, .release = release, .keeps = keeps_product,
-    .cpu = linear_cpu, .looks = 1, .follows = 1,
-    .signatures = linear_signatures,
-    .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_linear_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {1}},
-             {.op = &sl_op_bias_w, .cls = SL_CLASS_W,
-              .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+const sl_kernel sli_cpu_linear = {
+    .backend = "cpu", .run = linear_cpu, .scratch = linear_scratch, .prepare = linear_prepare,
+    .release = release,
 };
 
-const sl_op sl_op_linear_b = {
-    .name = "linear_b", .min_in = 2, .max_in = 3, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true,
-    .pieces = SL_PIECES_ROWS, .whole = 6,
-    .infer = linear_b_infer, .cost = linear_cost, .signatures = linear_b_signatures,
-    .scratch = linear_b_scratch,
-    .prepare = linear_b_prepare, .release = release, .keeps = keeps_product,
-    .cpu = linear_b_cpu, .looks = 1, .follows = 1,
+const sl_kernel sli_cpu_linear_b = {
+    .backend = "cpu", .run = linear_b_cpu, .scratch = linear_b_scratch, .prepare = linear_b_prepare,
+    .release = release,
 };
 
-const sl_op sl_op_linear_w = {
-    .name = "linear_w", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .mixed = true,
-    .pieces = SL_PIECES_ROWS,
-    .rounds = true, .infer = linear_w_infer, .cost = linear_w_cost,
-    .scratch = linear_w_scratch,
-    .prepare = linear_w_prepare, .release = release, .keeps = keeps_product,
-    .cpu = linear_w_cpu, .looks = 3,
-    .accumulates = 1,
+const sl_kernel sli_cpu_linear_w = {
+    .backend = "cpu", .run = linear_w_cpu, .scratch = linear_w_scratch, .prepare = linear_w_prepare,
+    .release = release,
 };
 
-const sl_op sl_op_pack = {
-    .name = "pack", .min_in = 1, .max_in = 1, .nout = 2,
-    .infer = pack_infer, .cost = pack_cost,
-    .prepare = pack_prepare, .release = pack_release, .keeps = keeps_product,
-    .cpu = pack_cpu,
+const sl_kernel sli_cpu_pack = {
+    .backend = "cpu", .run = pack_cpu, .prepare = pack_prepare, .release = pack_release,
 };
 
-const sl_op sl_op_bias_w = {
-    .name = "bias_w", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1,
-    .pieces = SL_PIECES_ROWS,
-    .infer = bias_w_infer, .cost = bias_w_cost,
-    .scratch = sli_partials_scratch, .cpu = bias_w_cpu, .accumulates = 1,
+const sl_kernel sli_cpu_bias_w = {
+    .backend = "cpu", .run = bias_w_cpu, .scratch = sli_partials_scratch,
 };

@@ -17,7 +17,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/room.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 enum { A = SLI_ONEDNN_A, B, C, BIAS, SCRATCH, OPERANDS };
 

@@ -1,36 +1,11 @@
-/* Rows of the update: the gradient's norm, clipping, the optimizers. */
+/* Kernels of the update: the gradient's norm, clipping, the optimizers. */
 #include <sluice/optimizer.h>
 
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-
-static sl_status want_optimizer(const sl_attrs *attrs) {
-  if (attrs->user) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_optimizer");
-}
-
-/* in[from..nin-1] are parts of one gradient. */
-static sl_status want_parts(int from, int nin, const sl_type *in) {
-  SLI_TRY(sli_want_array("gradient", &in[from], SL_F32, in[from].ndim ? -1 : 0));
-  for (int i = from + 1; i < nin; i++) SLI_TRY(sli_want("gradient part", &in[i], &in[from]));
-  return SL_OK;
-}
-
-static sl_status sumsq_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs;
-  SLI_TRY(want_parts(0, nin, in));
-  out[0] = SL_SCALAR(SL_F64);
-  return SL_OK;
-}
-
-static void sumsq_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                       double *flops, double *bytes) {
-  (void)attrs;
-  *flops = (nin + 1) * (double)sl_type_elements(&in[0]);
-  *bytes = sli_argument_bytes(nin, in, 1, out);
-}
+#include "kernels/cpu/kernels.h"
+#include "ops/ops.h"
 
 static size_t sumsq_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -46,14 +21,6 @@ static void sumsq_cpu(const sl_call *call) {
   for (int i = 0; i < n; i++) *total += partial[i];
 }
 
-static sl_status clip_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(want_optimizer(attrs));
-  for (int i = 0; i < nin; i++) SLI_TRY(sli_want_array("sum of squares", &in[i], SL_F64, 0));
-  out[0] = SL_SCALAR(SL_F32);
-  out[1] = SL_SCALAR(SL_F64);
-  return SL_OK;
-}
-
 static void clip_cpu(const sl_call *call) {
   const sl_optimizer *o = call->attrs->user;
   float *scale = call->out[0];
@@ -64,93 +31,20 @@ static void clip_cpu(const sl_call *call) {
   if (norm) *norm = length;
 }
 
-static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, int nout,
-                            sl_type *out) {
-  SLI_TRY(want_optimizer(attrs));
-  SLI_TRY(sli_want_array("scale", &in[0], SL_F32, 0));
-  SLI_TRY(want_parts(1, nin, in));
-  for (int o = 0; o < nout; o++) out[o] = in[1];
-  return SL_OK;
-}
+const sl_kernel sli_cpu_sumsq = {.backend = "cpu", .run = sumsq_cpu, .scratch = sumsq_scratch};
+const sl_kernel sli_cpu_clip = {.backend = "cpu", .run = clip_cpu};
 
-/* It reads and writes the parameter and its states. */
-static void step_cost(int nin, const sl_type *in, int nout, const sl_type *out, double each,
-                      double *flops, double *bytes) {
-  *flops = (nin + each) * (double)sl_type_elements(&out[0]);
-  *bytes = sli_argument_bytes(nin, in, nout, out) + nout * (double)sl_type_bytes(&out[0]);
-}
+#define STEP(rule)                                                             \
+  static void rule##_cpu(const sl_call *call) {                                \
+    sli_for_elements(call, &call->out_type[0], sli_cpu()->rule);               \
+  }                                                                            \
+  const sl_kernel sli_cpu_##rule = {.backend = "cpu", .run = rule##_cpu};
+STEP(adamw)
+STEP(adam)
+STEP(sgd)
+STEP(lion)
 
-/* Rows of a parameter and so many states, that take so many operations an element beside adding
- * up the gradient's parts. */
-#define STEP_ROW(rule, states_, each_)                                                           \
-  static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in,               \
-                                sl_type *out) {                                                  \
-    return step_infer(attrs, nin, in, 1 + (states_), out);                                       \
-  }                                                                                              \
-  static void rule##_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
-                          double *flops, double *bytes) {                                        \
-    (void)attrs;                                                                                 \
-    step_cost(nin, in, 1 + (states_), out, each_, flops, bytes);                                 \
-  }                                                                                              \
-  static void rule##_cpu(const sl_call *call) {                                                  \
-    sli_for_elements(call, &call->out_type[0], sli_cpu()->rule);                                 \
-  }
-
-STEP_ROW(adamw, 2, 14)
-STEP_ROW(adam, 2, 15)
-STEP_ROW(sgd, 1, 8)
-STEP_ROW(lion, 1, 12)
-
-static int sgd_needs(const sl_optimizer *o) { return o->momentum != 0; }
-
-static const sl_update adamw_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2,
-                                       .defaults = {.weight_decay = 0.1f}};
-static const sl_update adam_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2};
-static const sl_update sgd_update = {.states = {{.name = "momentum"}}, .nstates = 1,
-                                     .needs = sgd_needs};
-static const sl_update lion_update = {.states = {{.name = "m"}}, .nstates = 1,
-                                      .defaults = {.beta2 = 0.99f, .weight_decay = 0.1f}};
-
-const sl_op sl_op_sumsq = {
-    .name = "sumsq", .min_in = 1, .max_in = -1, .nout = 1,
-    .infer = sumsq_infer, .cost = sumsq_cost, .scratch = sumsq_scratch, .cpu = sumsq_cpu,
-};
-
-const sl_op sl_op_clip = {
-    .name = "clip", .min_in = 1, .max_in = -1, .nout = 2,
-    .infer = clip_infer, .cpu = clip_cpu, .hash = sl_optimizer_hash,
-};
-
-#define OPTIMIZER(rule, outputs, updates_)                                                       \
-  const sl_op sl_op_##rule = {                                                                   \
-      .name = #rule, .min_in = 2, .max_in = -1, .nout = outputs, .infer = rule##_infer,          \
-      .cost = rule##_cost, .cpu = rule##_cpu, .updates = updates_, .hash = sl_optimizer_hash,    \
-      .update = &rule##_update,                                                                  \
-  }
-
-OPTIMIZER(adamw, 3, 7);
-OPTIMIZER(adam, 3, 7);
-OPTIMIZER(sgd, 2, 3);
-OPTIMIZER(lion, 2, 3);
-
-/* ---- frozen parameters -------------------------------------------------------------- */
-
-static sl_status keep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin, (void)in;
-  if (!attrs->user) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_type");
-  out[0] = *(const sl_type *)attrs->user;
-  return SL_OK;
-}
-
-static void keep_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                      double *flops, double *bytes) {
-  (void)attrs, (void)nin, (void)in, (void)out;
-  *flops = *bytes = 0;
-}
-
+/* A frozen parameter stays as it is. */
 static void keep_cpu(const sl_call *call) { (void)call; }
 
-const sl_op sl_op_keep = {
-    .name = "keep", .nout = 1, .infer = keep_infer, .cost = keep_cost, .cpu = keep_cpu,
-    .updates = 1,
-};
+const sl_kernel sli_cpu_keep = {.backend = "cpu", .run = keep_cpu};

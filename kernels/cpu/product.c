@@ -24,7 +24,8 @@
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/tiles.h"
-#include "kernels/kernels.h"
+#include "ops/linear.h"
+#include "ops/ops.h"
 
 enum { BF16_BYTES = 2 };
 enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
@@ -76,10 +77,6 @@ static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t
   *order = *kernel.desc[SLI_ONEDNN_B];
   dnnl_primitive_destroy(kernel.primitive);
   return SL_OK;
-}
-
-sl_type sli_packed_type(int64_t k, int64_t n) {
-  return SL_TYPE(SL_BF16, up(k, 64), up(n, 64));
 }
 
 static size_t packed_bytes(const sli_product_shape *shape) {

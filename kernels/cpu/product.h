@@ -52,8 +52,4 @@ sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack 
 void sli_pack_destroy(sli_pack *pack);
 void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, void *packed);
 
-/* The array that sli_pack_run fills for a k by n matrix, in any order the libraries use: in blocks of up to 64 either
- * way. */
-sl_type sli_packed_type(int64_t k, int64_t n);
-
 #endif

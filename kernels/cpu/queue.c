@@ -7,9 +7,10 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cpu/joined.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/team.h"
 #include "kernels/doing.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 typedef struct cpu_queue {
   struct sl_team *team; /* NULL: one thread */
@@ -60,7 +61,7 @@ static void run_counting(const sl_program_call *c, sl_call *call, const sli_exte
   }
   call->in_rows = in_rows;
   call->out_rows = out_rows;
-  c->op->cpu(call);
+  c->kernel->run(call);
   for (int o = 0; o < c->nout; o++)
     if (call->out[o]) take_extent(c, o, out_rows[o], x);
 }
@@ -85,7 +86,7 @@ static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *
   call->in_type = in_type;
   call->out_type = out_type;
   if (empty) run_empty(c, call);
-  else c->op->cpu(call);
+  else c->kernel->run(call);
 }
 
 /* What a call is told of the rows of a slot that it reads is what stands beside the slot. */
@@ -108,7 +109,7 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   call.scratch = q->scratch;
   call.team = q->team;
   check_told(c, firing, x);
-  if (!c->in_extent && !c->out_extent) c->op->cpu(&call);
+  if (!c->in_extent && !c->out_extent) c->kernel->run(&call);
   else if (c->op->fills || c->op->looks) run_counting(c, &call, x);
   else run_cut(c, &call, x);
 }
@@ -173,9 +174,9 @@ static sl_status cpu_prepare(sl_program *program, int device) {
   (void)device;
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
-    if (c->op->cpu) continue;
-    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s) has no CPU function: set sl_op.cpu, or run it on "
-                   "GPUs", c->name ? c->name : "", c->op->name);
+    if (sli_cpu_kernel(c->op)) continue;
+    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s) has no kernel for CPUs: give it one by "
+                   "sl_op.kernels, or run it on GPUs", c->name ? c->name : "", c->op->name);
   }
   if (!program->state) program->state = sli_joined_find(program);
   return sl_program_prepare(program);

@@ -2,11 +2,13 @@
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
+#include "kernels/cpu/kernels.h"
+#include "ops/ops.h"
 
 /* Draws for the elements of a chunk, at most 64 at once, and hands them on: words[] of whole
  * blocks, of which those from `skip` on are for elements at .. at + n. */
 enum { DRAWN = 64 };
+
 typedef void use(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at, int64_t n);
 
 static void draw_stretch(const sl_call *call, int64_t where, int64_t at, int64_t count, use *fn) {
@@ -35,16 +37,6 @@ static float fraction(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p
 
 /* ---- dropout ------------------------------------------------------------------------ */
 
-static sl_status dropout_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
-  if (!(attrs->value >= 0 && attrs->value < 1))
-    return sl_fail(SL_E_SHAPE, "attrs.value, how likely an element is dropped, must be in [0, 1), "
-                   "not %g", (double)attrs->value);
-  out[0] = in[0];
-  return SL_OK;
-}
-
 static void drop(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at, int64_t n) {
   const float *x = (const float *)call->in[0] + at;
   float *y = (float *)call->out[0] + at, scale = 1 / (1 - call->attrs->value);
@@ -58,17 +50,7 @@ static void dropout_cpu(const sl_call *call) {
   sli_for_elements(call, &call->out_type[0], dropout_chunk);
 }
 
-SLI_COST(dropout_cost, 0, 1, 25)
-
 /* ---- numbers ------------------------------------------------------------------------ */
-
-static sl_status numbers_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("like", &in[0], in[0].dtype, in[0].ndim ? -1 : 0));
-  out[0] = in[0];
-  out[0].dtype = SL_F32;
-  return SL_OK;
-}
 
 static void draw_uniform(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at,
                          int64_t n) {
@@ -92,6 +74,7 @@ static void draw_normal(const sl_call *call, const uint32_t *words, int64_t skip
 }
 
 static void uniform_chunk(void *arg, int i) { draw_chunk(arg, i, draw_uniform); }
+
 static void normal_chunk(void *arg, int i) { draw_chunk(arg, i, draw_normal); }
 
 static void uniform_cpu(const sl_call *call) {
@@ -102,29 +85,10 @@ static void normal_cpu(const sl_call *call) {
   sli_for_elements(call, &call->out_type[0], normal_chunk);
 }
 
-SLI_COST(numbers_cost, 0, 1, 40)
-
 /* ---- rows --------------------------------------------------------------------------- */
 
-/* The way back drops what the way there has dropped. */
-const sl_op sl_op_dropout = {
-    .name = "dropout", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true, .located = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {1},
-    .infer = dropout_infer, .cost = dropout_cost, .cpu = dropout_cpu,
-    .grad = {{.op = &sl_op_dropout, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_dropout = {.backend = "cpu", .run = dropout_cpu};
 
-const sl_op sl_op_uniform = {
-    .name = "uniform", .min_in = 1, .max_in = 1, .nout = 1,
-    .cheap = true, .located = true, .unread = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = numbers_infer, .cost = numbers_cost, .cpu = uniform_cpu,
-};
+const sl_kernel sli_cpu_uniform = {.backend = "cpu", .run = uniform_cpu};
 
-const sl_op sl_op_normal = {
-    .name = "normal", .min_in = 1, .max_in = 1, .nout = 1,
-    .cheap = true, .located = true, .unread = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = numbers_infer, .cost = numbers_cost, .cpu = normal_cpu,
-};
+const sl_kernel sli_cpu_normal = {.backend = "cpu", .run = normal_cpu};

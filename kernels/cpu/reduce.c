@@ -2,114 +2,12 @@
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-#include "kernels/space.h"
-
-static uint32_t all_axes(const sl_type *type) { return (1u << type->ndim) - 1; }
-
-/* No bit means all dims. */
-static uint32_t axes_of(const sl_attrs *attrs, const sl_type *type) {
-  return attrs->axes ? attrs->axes : all_axes(type);
-}
+#include "kernels/cpu/kernels.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/space.h"
 
 static float factor_of(const sl_attrs *attrs) { return attrs->value != 0 ? attrs->value : 1; }
-
-static sl_status reduced_infer(const sl_attrs *attrs, const sl_type *x, sl_type *out) {
-  SLI_TRY(sli_want_array("x", x, SL_F32, -1));
-  if (attrs->axes & ~all_axes(x))
-    return sli_misfit(x, "attrs.axes must be dims of x, and %#x has others", attrs->axes);
-  *out = sli_reduced(x, axes_of(attrs, x), attrs->keep);
-  return SL_OK;
-}
-
-/* What has no dim left is f64, as losses are. */
-static sl_status reduce_sum_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
-  (void)nin;
-  SLI_TRY(reduced_infer(attrs, &in[0], &out[0]));
-  if (!out[0].ndim) out[0].dtype = SL_F64;
-  return SL_OK;
-}
-
-static sl_status reduce_sum_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_type *out) {
-  (void)nin;
-  sl_type y;
-  SLI_TRY(reduced_infer(attrs, &in[0], &y));
-  SLI_TRY(sli_want("dy", &in[1], &y));
-  out[0] = in[0];
-  return SL_OK;
-}
-
-static sl_status reduce_max_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
-  (void)nin;
-  SLI_TRY(reduced_infer(attrs, &in[0], &out[0]));
-  out[1] = out[0];
-  out[1].dtype = SL_I32;
-  return SL_OK;
-}
-
-static sl_status reduce_max_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_type *out) {
-  (void)nin;
-  sl_type y, at;
-  SLI_TRY(reduced_infer(attrs, &in[0], &y));
-  at = y;
-  at.dtype = SL_I32;
-  SLI_TRY(sli_want("places", &in[1], &at));
-  SLI_TRY(sli_want("dy", &in[2], &y));
-  out[0] = in[0];
-  return SL_OK;
-}
-
-static sl_status mean_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
-  out[0] = SL_SCALAR(SL_F64);
-  return SL_OK;
-}
-
-static sl_status mean_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
-  SLI_TRY(sli_want_array("dloss", &in[1], SL_F32, 0));
-  out[0] = in[0];
-  return SL_OK;
-}
-
-SLI_COST(reduce_cost, 0, 1, 1)
-
-/* Along a dim that stays the outputs are split alike; a part of what is summed gives a summand. */
-static int signatures(const sl_attrs *attrs, const sl_type *in, bool sums, sl_signature *out) {
-  uint32_t axes = axes_of(attrs, in);
-  int n = 0, to = 0;
-  for (int d = 0; d < in->ndim; d++) {
-    bool reduced = axes >> d & 1;
-    if (reduced && !sums) to += attrs->keep;
-    if (reduced && !sums) continue;
-    sl_sbp lies = reduced ? sli_partial() : sli_split(to);
-    out[n] = (sl_signature){.in = {sli_split(d)}, .out = {lies}};
-    if (!sums) out[n].out[1] = lies;
-    n++;
-    to += !reduced || attrs->keep;
-  }
-  return n;
-}
-
-static int reduce_sum_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                 sl_signature *out) {
-  (void)nin;
-  int n = signatures(attrs, &in[0], true, out);
-  out[n] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
-  return n + 1;
-}
-
-static int reduce_max_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                 sl_signature *out) {
-  (void)nin;
-  return signatures(attrs, &in[0], false, out);
-}
 
 /* ---- sums ----------------------------------------------------------------------------- */
 
@@ -144,13 +42,13 @@ static void reduce_sum_cpu(const sl_call *call) {
     *(double *)call->out[0] = total(call) * factor;
     return;
   }
-  sl_type out = sli_reduced(x, axes_of(call->attrs, x), true);
+  sl_type out = sli_reduced(x, sli_reduce_axes(call->attrs, x), true);
   fold_first(call, x, x, call->in[0], &out, (float)factor);
 }
 
 static void reduce_sum_b_cpu(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  sl_type dy = sli_reduced(x, axes_of(call->attrs, x), true);
+  sl_type dy = sli_reduced(x, sli_reduce_axes(call->attrs, x), true);
   fold_first(call, x, &dy, call->in[1], x, factor_of(call->attrs));
 }
 
@@ -165,17 +63,6 @@ static void mean_b_cpu(const sl_call *call) {
 }
 
 /* ---- of what has been repeated ---------------------------------------------------------- */
-
-static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  sl_type whole, both[] = {in[0], in[1]};
-  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, in[0].ndim ? -1 : 0));
-  SLI_TRY(sli_broadcast(2, both, &whole));
-  SLI_TRY(sli_want("dy", &in[0], &whole));
-  out[0] = in[1];
-  out[0].dtype = SL_F32;
-  return SL_OK;
-}
 
 static void expand_b_cpu(const sl_call *call) {
   const sl_type *dy = &call->in_type[0];
@@ -192,7 +79,7 @@ typedef struct search {
 
 static search search_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  sl_type out = sli_reduced(x, axes_of(call->attrs, x), true);
+  sl_type out = sli_reduced(x, sli_reduce_axes(call->attrs, x), true);
   const sl_type *types[SLI_SPACE_ARRAYS] = {x, NULL, NULL, &out};
   search s = {call, sli_space_make(x, types), 0};
   s.block = sli_fold_block(&s.space);
@@ -253,60 +140,18 @@ static void reduce_max_b_cpu(const sl_call *call) {
 
 /* ---- rows ------------------------------------------------------------------------------- */
 
-const sl_op sl_op_reduce_sum = {
-    .name = "reduce_sum", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true,
-    .pieces = SL_PIECES_SIGNATURES,
-    .infer = reduce_sum_infer, .cost = reduce_cost, .scratch = total_scratch,
-    .cpu = reduce_sum_cpu, .signatures = reduce_sum_signatures,
-    .grad = {{.op = &sl_op_reduce_sum_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+const sl_kernel sli_cpu_reduce_sum = {
+    .backend = "cpu", .run = reduce_sum_cpu, .scratch = total_scratch,
 };
 
-const sl_op sl_op_reduce_sum_b = {
-    .name = "reduce_sum_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1, .mixed = true, .unread = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = reduce_sum_b_infer, .cost = reduce_cost, .cpu = reduce_sum_b_cpu,
-};
+const sl_kernel sli_cpu_reduce_sum_b = {.backend = "cpu", .run = reduce_sum_b_cpu};
 
-const sl_op sl_op_reduce_max = {
-    .name = "reduce_max", .min_in = 1, .max_in = 1, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES,
-    .infer = reduce_max_infer, .cost = reduce_cost, .cpu = reduce_max_cpu,
-    .signatures = reduce_max_signatures,
-    .grad = {{.op = &sl_op_reduce_max_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_reduce_max = {.backend = "cpu", .run = reduce_max_cpu};
 
-const sl_op sl_op_reduce_max_b = {
-    .name = "reduce_max_b", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 5, .narrow_out = 1, .unread = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = reduce_max_b_infer, .cost = reduce_cost, .cpu = reduce_max_b_cpu,
-};
+const sl_kernel sli_cpu_reduce_max_b = {.backend = "cpu", .run = reduce_max_b_cpu};
 
-const sl_op sl_op_mean = {
-    .name = "mean", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1,
-    .pieces = SL_PIECES_MEAN,
-    .infer = mean_infer, .cost = reduce_cost, .scratch = total_scratch, .cpu = mean_cpu,
-    .signatures = sli_mean_signatures,
-    .grad = {{.op = &sl_op_mean_b, .cls = SL_CLASS_F,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_mean = {.backend = "cpu", .run = mean_cpu, .scratch = total_scratch};
 
-const sl_op sl_op_mean_b = {
-    .name = "mean_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .unread = 1,
-    .pieces = SL_PIECES_ELEMENTS,
-    .infer = mean_b_infer, .cost = reduce_cost, .cpu = mean_b_cpu,
-};
+const sl_kernel sli_cpu_mean_b = {.backend = "cpu", .run = mean_b_cpu};
 
-const sl_op sl_op_expand_b = {
-    .name = "expand_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1, .mixed = true, .unread = 2,
-    .pieces = SL_PIECES_SIGNATURES,
-    .infer = expand_b_infer, .cost = reduce_cost, .cpu = expand_b_cpu, .accumulates = 1,
-};
+const sl_kernel sli_cpu_expand_b = {.backend = "cpu", .run = expand_b_cpu};

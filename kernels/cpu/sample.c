@@ -1,20 +1,12 @@
 /* The rows at the ends of a served graph: begin, of the rows that a tick has; pick, of those whose logits are
  * wanted; and sample, of a token for each. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
 
 /* ---- begin ------------------------------------------------------------------------------ */
-
-static sl_status begin_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs;
-  SLI_TRY(sli_want_array("tokens", &in[0], SL_I32, 2));
-  SLI_TRY(sli_want_batch(nin, in, 1));
-  out[0] = in[0];
-  return SL_OK;
-}
 
 static void begin_cpu(const sl_call *call) {
   int32_t rows = sli_batch_of(call)->rows;
@@ -22,21 +14,9 @@ static void begin_cpu(const sl_call *call) {
   sl_call_fill(call, 0, rows);
 }
 
-const sl_op sl_op_begin = {
-    .name = "begin", .min_in = 2, .max_in = 2, .nout = 1, .infer = begin_infer, .cpu = begin_cpu,
-    .fills = 1, .second = 1,
-};
+const sl_kernel sli_cpu_begin = {.backend = "cpu", .run = begin_cpu};
 
 /* ---- pick ------------------------------------------------------------------------------- */
-
-/* attrs.count: how many. */
-static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
-  SLI_TRY(sli_want_batch(nin, in, 1));
-  out[0] = in[0];
-  out[0].dim[1] = attrs->count;
-  return SL_OK;
-}
 
 static void pick_cpu(const sl_call *call) {
   const sl_batch *batch = sli_batch_of(call);
@@ -48,20 +28,9 @@ static void pick_cpu(const sl_call *call) {
   sl_call_fill(call, 0, batch->picks);
 }
 
-const sl_op sl_op_pick = {
-    .name = "pick", .min_in = 2, .max_in = 2, .nout = 1, .infer = pick_infer, .cpu = pick_cpu,
-    .fills = 1, .second = 1, .looks = 1,
-};
+const sl_kernel sli_cpu_pick = {.backend = "cpu", .run = pick_cpu};
 
 /* ---- sample ----------------------------------------------------------------------------- */
-
-static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, 3));
-  SLI_TRY(sli_want_array("batch", &in[1], SL_I32, 1));
-  out[0] = SL_TYPE(SL_I32, in[0].dim[1], (int64_t)(sizeof(sl_sampled) / sizeof(int32_t)));
-  return SL_OK;
-}
 
 /* Tokens in some order, for each row. */
 static size_t sample_scratch(const sl_call *call, int threads) {
@@ -246,7 +215,4 @@ static void sample_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_batch_of(call)->picks, sample_chunk, (void *)call);
 }
 
-const sl_op sl_op_sample = {
-    .name = "sample", .min_in = 2, .max_in = 2, .nout = 1,
-    .infer = sample_infer, .scratch = sample_scratch, .cpu = sample_cpu, .looks = 1,
-};
+const sl_kernel sli_cpu_sample = {.backend = "cpu", .run = sample_cpu, .scratch = sample_scratch};

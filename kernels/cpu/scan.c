@@ -2,53 +2,12 @@
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/indexing.h"
-#include "kernels/kernels.h"
-#include "kernels/space.h"
-
-static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
-  int axis = sli_one_axis(attrs, x);
-  if (!(attrs->axes & (attrs->axes - 1)) && axis < x->ndim) return SL_OK;
-  return sli_misfit(x, "attrs.axes must have one bit, of a dim of x, not %#x", attrs->axes);
-}
-
-/* Along any dim but the one that is gone along. */
-static int other_dims(const sl_attrs *attrs, const sl_type *x, int nout, sl_signature *out) {
-  int n = 0;
-  for (int d = 0; d < x->ndim; d++) {
-    if (d == sli_one_axis(attrs, x)) continue;
-    out[n] = (sl_signature){.in = {sli_split(d)}};
-    for (int o = 0; o < nout; o++) out[n].out[o] = sli_split(d);
-    n++;
-  }
-  return n;
-}
-
-SLI_COST(top_k_cost, 0, 2, 1)
-SLI_COST(cumsum_cost, 0, 1, 1)
+#include "kernels/cpu/kernels.h"
+#include "ops/indexing.h"
+#include "ops/ops.h"
+#include "ops/space.h"
 
 /* ---- the largest ------------------------------------------------------------------------ */
-
-static sl_status top_k_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
-  SLI_TRY(want_axis(attrs, &in[0]));
-  int axis = sli_one_axis(attrs, &in[0]);
-  if (attrs->count < 1 || attrs->count > in[0].dim[axis])
-    return sli_misfit(&in[0], "attrs.count, how many are wanted of the %lld along dim %d, must be 1 "
-                      "to as many, not %lld", (long long)in[0].dim[axis], axis,
-                      (long long)attrs->count);
-  out[0] = in[0];
-  out[0].dim[axis] = attrs->count;
-  out[1] = out[0];
-  out[1].dtype = SL_I32;
-  return SL_OK;
-}
-
-static int top_k_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)nin;
-  return other_dims(attrs, &in[0], 2, out);
-}
 
 typedef struct ranking {
   const sl_call *call;
@@ -101,22 +60,6 @@ static void top_k_cpu(const sl_call *call) {
 
 /* ---- sums of what stands before ----------------------------------------------------------- */
 
-static sl_status cumsum_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], in[0].dtype == SL_I32 ? SL_I32 : SL_F32, -1));
-  SLI_TRY(want_axis(attrs, &in[0]));
-  out[0] = in[0];
-  return SL_OK;
-}
-
-static int cumsum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)nin;
-  int n = other_dims(attrs, &in[0], 1, out);
-  if (in[0].dtype == SL_F32)
-    out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
-  return n;
-}
-
 enum { LINES = 64 }; /* summed side by side */
 
 typedef struct summing {
@@ -141,7 +84,9 @@ typedef struct summing {
       }                                                                                     \
     }                                                                                       \
   }
+
 SUM_LINES(sum_floats, float, double)
+
 SUM_LINES(sum_integers, int32_t, uint32_t)
 
 static void cumsum_chunk(void *arg, int i) {
@@ -166,30 +111,13 @@ static void sum_along(const sl_call *call, bool back) {
 }
 
 static void cumsum_cpu(const sl_call *call) { sum_along(call, false); }
+
 static void cumsum_b_cpu(const sl_call *call) { sum_along(call, true); }
 
 /* ---- rows ------------------------------------------------------------------------------- */
 
-const sl_op sl_op_top_k = {
-    .name = "top_k", .min_in = 1, .max_in = 1, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = top_k_signatures,
-    .infer = top_k_infer, .cost = top_k_cost, .scratch = top_k_scratch, .cpu = top_k_cpu,
-    .grad = {{.op = &sl_op_gather_b, .cls = SL_CLASS_B, .in = {SL_OUT(1), SL_DOUT(0), SL_IN(0)},
-              .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_top_k = {.backend = "cpu", .run = top_k_cpu, .scratch = top_k_scratch};
 
-const sl_op sl_op_cumsum = {
-    .name = "cumsum", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .over = {1},
-    .pieces = SL_PIECES_SIGNATURES, .signatures = cumsum_signatures,
-    .infer = cumsum_infer, .cost = cumsum_cost, .cpu = cumsum_cpu,
-    .grad = {{.op = &sl_op_cumsum_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
-};
+const sl_kernel sli_cpu_cumsum = {.backend = "cpu", .run = cumsum_cpu};
 
-const sl_op sl_op_cumsum_b = {
-    .name = "cumsum_b", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .over = {1},
-    .pieces = SL_PIECES_SIGNATURES,
-    .infer = cumsum_infer, .cost = cumsum_cost, .cpu = cumsum_b_cpu,
-};
+const sl_kernel sli_cpu_cumsum_b = {.backend = "cpu", .run = cumsum_b_cpu};

@@ -2,19 +2,9 @@
 #ifndef SLUICE_CPU_SERVED_H
 #define SLUICE_CPU_SERVED_H
 
-#include <sluice/batch.h>
-
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
-#include "kernels/rest.h"
-
-static inline const sl_batch *sli_batch_of(const sl_call *call) { return call->in[call->nin - 1]; }
-
-/* It is input `at`. */
-static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
-  if (nin == at + 1) return sli_want_array("batch", &in[at], SL_I32, 1);
-  return sl_fail(SL_E_SHAPE, "it has no batch to read");
-}
+#include "ops/batch.h"
+#include "ops/rest.h"
 
 /* SLI_REST_BLOCK numbers of a row as integers of 24 bits with one scale, a power of two: number i is scale * (low[i] +
  * 2^8 upper[i]), to half a scale, where low[i] has 8 bits and upper[i] 16. They lie as the level multiplies them, four
@@ -73,7 +63,5 @@ typedef struct sli_served_attention {
   const sli_run *runs;
   int parts;                    /* of the heads that look at one head of keys; a chunk is one of them, for a run */
 } sli_served_attention;
-
-static inline int64_t sli_page_numbers(int64_t dim) { return 2 * SL_PAGE * dim; }
 
 #endif

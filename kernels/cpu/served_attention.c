@@ -4,42 +4,9 @@
  * the tick that computes them on. A row writes its own first; then each looks back from its
  * position, page after page from the first: so its sums are the same whether it came in a prompt's chunk
  * or alone, and whichever pages the sequence has. */
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
-
-/* attrs.count pages, attrs.bf16: of such numbers, rounded as they come; what is computed of them is in f32. */
-static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
-  int64_t dim = o->dim[2] / attrs->heads;
-  return SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, sli_kv_heads(attrs), sli_page_numbers(dim));
-}
-
-static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
-  if (attrs->full) return sl_fail(SL_E_SHAPE, "queries see keys that are yet to come (attrs.full)");
-  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
-  return sli_want_array("batch", batch, SL_I32, 1);
-}
-
-static sl_status want_no_ids(const sl_type *ids) {
-  return ids->ndim < 0 ? SL_OK : sl_fail(SL_E_SHAPE, "documents are told apart, which sequences are already");
-}
-
-static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
-  SLI_TRY(want_no_ids(&in[3]));
-  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
-  SLI_TRY(want_causal(attrs, &in[4]));
-  out[2] = pages_type(attrs, &out[0]);
-  return SL_OK;
-}
-
-static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 3) return sl_fail(SL_E_SHAPE, "it has no batch to read");
-  SLI_TRY(want_no_ids(&in[1]));
-  SLI_TRY(sli_attention_packed_infer(attrs, 1, in, out));
-  SLI_TRY(want_causal(attrs, &in[2]));
-  out[2] = pages_type(attrs, &out[0]);
-  return SL_OK;
-}
+#include "ops/attention_shape.h"
 
 static size_t runs_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -95,12 +62,10 @@ static void packed_cpu(const sl_call *call) {
   attend(call, &(sli_served_attention){.q = x, .k = x + q, .v = x + q + kv, .q_row = row, .kv_row = row});
 }
 
-const sl_op sl_op_attention_served = {
-    .name = "attention_served", .min_in = 5, .max_in = 5, .nout = 3, .updates = 4,
-    .infer = served_infer, .scratch = runs_scratch, .cpu = served_cpu, .looks = 7, .follows = 1,
+const sl_kernel sli_cpu_attention_served = {
+    .backend = "cpu", .run = served_cpu, .scratch = runs_scratch,
 };
 
-const sl_op sl_op_attention_packed_served = {
-    .name = "attention_packed_served", .min_in = 3, .max_in = 3, .nout = 3, .updates = 4,
-    .infer = packed_infer, .scratch = runs_scratch, .cpu = packed_cpu, .looks = 1, .follows = 1,
+const sl_kernel sli_cpu_attention_packed_served = {
+    .backend = "cpu", .run = packed_cpu, .scratch = runs_scratch,
 };

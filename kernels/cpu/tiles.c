@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/room.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 640 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
 enum { LARGE_NUMBERS = 256 << 10 }; /* of C: from so many on it does not stay in a cache that a core has for itself */

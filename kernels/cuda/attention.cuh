@@ -3,7 +3,7 @@
 #define SLUICE_CUDA_ATTENTION_CUH
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/sight.h"
+#include "ops/sight.h"
 
 namespace sli {
 

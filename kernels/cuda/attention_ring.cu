@@ -10,7 +10,7 @@ using namespace sli;
 /* ---- chunk by chunk ------------------------------------------------ */
 
 enum { IDS = 2, STEP_O, STEP_LSE };
-enum { BACK_O = 2, BACK_DO = 4, BACK_IDS, BACK_DQ };
+enum { BACK_O = 2, BACK_IDS = 5, BACK_DQ }; /* BACK_O: o, lse and do */
 
 const sli_spans *spans_of(const sl_call *call) { return (const sli_spans *)call->attrs->user; }
 

@@ -18,7 +18,7 @@ template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return 
 #define BINARY(name, flops, unread, partial, y, da, db)                              \
   FUNCTION(name##_y, y) FUNCTION(name##_da, da) FUNCTION(name##_db, db)
 #define COMPARE(name, y) FUNCTION(name##_y, (y) ? V(1) : V(0))
-#include "kernels/binary.def"
+#include "ops/binary.def"
 #undef BINARY
 #undef COMPARE
 
@@ -79,7 +79,7 @@ template <typename F> void run_where(const sl_call *call, int o, void *stream) {
   void sli_cuda_##name(const sl_call *call, void *stream) {                          \
     run_fold<name##_y, double>(call, 0, stream);                                          \
   }
-#include "kernels/binary.def"
+#include "ops/binary.def"
 
 void sli_cuda_where(const sl_call *call, void *stream) { run_fold<where_y, float>(call, 0, stream); }
 

@@ -1,6 +1,6 @@
 /* Constants, positions; what becomes of integers. */
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 #include <sluice/cuda.h>
 

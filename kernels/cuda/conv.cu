@@ -4,7 +4,7 @@
  * which are cut in runs: each leaves a product of its own in the scratch, and these are added in
  * order. */
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 

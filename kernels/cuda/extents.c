@@ -9,7 +9,7 @@
 #include "kernels/bind.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 enum { RING = SL_CUDA_RUN_AHEAD };
 

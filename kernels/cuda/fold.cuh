@@ -4,7 +4,7 @@
 #define SLUICE_CUDA_FOLD_CUH
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/space.h"
+#include "ops/space.h"
 
 namespace sli {
 

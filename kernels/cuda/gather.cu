@@ -1,9 +1,9 @@
 /* Elements taken by their positions along a dim, and sums at such positions: those of whole rows as
  * the gradient of a table is made, others by a thread for each line, in the order of the index.
  * What is bf16 is summed in f32 first. */
-#include "kernels/bag.h"
+#include "ops/bag.h"
 #include "kernels/cuda/device.cuh"
-#include "kernels/indexing.h"
+#include "ops/indexing.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #define SLUICE_CUDA_LOSS_CUH
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/target.h"
+#include "ops/target.h"
 
 namespace sli {
 

@@ -1,7 +1,7 @@
 /* Parts and sums of tensors. A part is taken or put by one copy for each of its ranges, which
  * the runtime carries out. */
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 

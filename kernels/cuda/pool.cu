@@ -1,7 +1,7 @@
 /* Pools: a thread makes a number. Gradients are gathered: a number of the image looks at the
  * windows that it is in, in order. */
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <sluice/cuda.h>
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 

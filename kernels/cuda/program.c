@@ -2,7 +2,7 @@
  *
  * A call's CUDA row is looked up once, when its program is made ready, and waits in the
  * call's state for the queue. A user's op that is not in the table brings its own
- * function in op->cuda. Then the calls become steps (fuse.c), which the queue launches. */
+ * kernel for "cuda". Then the calls become steps (fuse.c), which the queue launches. */
 #include "kernels/cuda/program.h"
 
 #include <stdlib.h>
@@ -12,20 +12,21 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 /* What c->state points to. */
 static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call *made) {
   sl_call call = sli_call_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
-  if (!row && !c->op->cuda)
+  const sl_kernel *own = row ? NULL : sli_op_kernel(c->op, "cuda");
+  if (!row && !own)
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
                    c->op->name);
-  *made = (sli_cuda_call){.launch = row ? row->launch : c->op->cuda,
-                          .release = row ? row->release : c->op->release,
+  *made = (sli_cuda_call){.launch = row ? row->launch : own->launch,
+                          .release = row ? row->release : own->release,
                           .shared = c->op->keeps && (!row || row->shares),
                           .knows_rows = row && row->knows_rows};
-  sli_prepare *prepare = row ? row->prepare : c->op->prepare;
+  sli_prepare *prepare = row ? row->prepare : own->prepare;
   if (!prepare) return SL_OK;
   return made->shared ? sli_state_share(&call, device, prepare, &made->state)
                       : prepare(&call, &made->state);
@@ -105,7 +106,8 @@ static size_t call_scratch(const sl_program_call *c, int threads) {
   sl_call call = sli_call_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
   if (row) return row->scratch ? row->scratch(&call) : 0;
-  return c->op->scratch ? c->op->scratch(&call, threads) : 0;
+  const sl_kernel *own = sli_op_kernel(c->op, "cuda");
+  return own && own->scratch ? own->scratch(&call, threads) : 0;
 }
 
 static size_t step_scratch(const sli_cuda_step *step) {

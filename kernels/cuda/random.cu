@@ -1,7 +1,7 @@
 /* Random numbers by counter: each thread draws those of its element. */
 #include "base/philox.h"
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 

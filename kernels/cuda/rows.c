@@ -3,8 +3,8 @@
 
 #include <sluice/ops.h>
 
-#include "kernels/kernels.h"
-#include "kernels/route.h"
+#include "ops/ops.h"
+#include "ops/crowded.h"
 
 static sl_status parts_prepare(const sl_call *call, void **state) {
   *state = NULL;
@@ -14,7 +14,6 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 }
 
 #define ROW(name, ...) {.op = &sl_op_##name, .launch = sli_cuda_##name, __VA_ARGS__},
-#define HOST(name, ...)
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define SWEEP \
@@ -25,13 +24,12 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
   .prepare = sli_cuda_matmul_prepare, .release = sli_cuda_matmul_release, SCRATCH(matmul)
 #define CONV .prepare = sli_cuda_conv_prepare
 #define CONSTANT .prepare = sli_cuda_constant_prepare, .release = sli_cuda_constant_release
-#define PRODUCT(name, ...)                                                              \
+#define PRODUCT(name)                                                              \
   {.op = &sl_op_##name, .launch = sli_cuda_linear, .prepare = sli_cuda_linear_prepare, \
    .release = sli_cuda_linear_release, .scratch = sli_cuda_linear_scratch},
-#define OP(name, how, ...) how(name, __VA_ARGS__)
 
 const sli_cuda_row sli_cuda_rows[] = {
-#include "kernels/ops.def"
+#include "kernels/cuda/rows.def"
     {0},
 };
 

@@ -35,12 +35,11 @@ const sli_cuda_row *sli_cuda_row_find(const sl_op *op); /* NULL: there is none *
 enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
 
 /* The launchers of rows.c's table; attention_*.cu, update.cu and so on. */
-#define SLI_CUDA_HOST(name)
-#define SLI_CUDA_ROW(name) void sli_cuda_##name(const sl_call *call, void *stream);
-#define SLI_CUDA_PRODUCT(name)
-#define OP(name, how, ...) SLI_CUDA_##how(name)
-#include "kernels/ops.def"
-#undef OP
+#define ROW(name, ...) void sli_cuda_##name(const sl_call *call, void *stream);
+#define PRODUCT(name)
+#include "kernels/cuda/rows.def"
+#undef ROW
+#undef PRODUCT
 void sli_cuda_linear(const sl_call *call, void *stream); /* and linear_b and linear_w */
 
 size_t sli_cuda_sums_scratch(const sl_call *call);          /* *_w of norms, bias_w */

@@ -1,6 +1,6 @@
 /* What goes along a dim in order: the k largest of a line, sums up to each position. */
 #include "kernels/cuda/fold.cuh"
-#include "kernels/indexing.h"
+#include "ops/indexing.h"
 
 namespace {
 

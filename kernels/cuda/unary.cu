@@ -22,7 +22,7 @@ template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return 
     }                                                                                \
   };
 #define UNARY(name, how, flops, y, dx) FUNCTION(name##_y, y) FUNCTION(name##_dx, dx)
-#include "kernels/unary.def"
+#include "ops/unary.def"
 #undef UNARY
 
 template <typename F, int IN> struct unary : functor<IN, 1> {
@@ -66,5 +66,5 @@ template <typename F, int IN> void run_unary(const sl_call *call, void *stream) 
 #define BACK_SAME(name)
 #define BACK_THROUGH(name)
 #define UNARY(name, how, flops, y, dx) LAUNCH(name, name##_y, 1) BACK_##how(name)
-#include "kernels/unary.def"
+#include "ops/unary.def"
 #undef UNARY

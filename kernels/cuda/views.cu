@@ -1,6 +1,6 @@
 /* The same elements in another shape or order. */
 #include "kernels/cuda/device.cuh"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 

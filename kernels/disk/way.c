@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "kernels/disk/disk.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 enum { BUFFER = 1 << 20 };
 

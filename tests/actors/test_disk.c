@@ -67,8 +67,8 @@ static void use_op(const sl_call *call) {
   if (nth == last) nameless_replace(replacement);
 }
 
-static const sl_op make_row = {.name = "make", .nout = 1, .cpu = make_op, .fills = 1};
-static const sl_op use_row = {.name = "use", .max_in = 1, .cpu = use_op, .looks = 1};
+static const sl_op make_row = {.name = "make", .nout = 1, .kernels = SL_CPU_KERNEL(make_op), .fills = 1};
+static const sl_op use_row = {.name = "use", .max_in = 1, .kernels = SL_CPU_KERNEL(use_op), .looks = 1};
 
 /* One call, which reads the first base if it reads, and writes the next. */
 static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, int nin, int nout,

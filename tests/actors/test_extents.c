@@ -103,7 +103,7 @@ static void work_cpu(const sl_call *call) {
   }
 }
 
-static const sl_op work_row = {.name = "work", .max_in = MOST_IN, .nout = MOST_OUT, .cpu = work_cpu,
+static const sl_op work_row = {.name = "work", .max_in = MOST_IN, .nout = MOST_OUT, .kernels = SL_CPU_KERNEL(work_cpu),
                                .fills = UINT32_MAX, .looks = UINT32_MAX};
 
 /* ---- programs ------------------------------------------------------------------------------- */

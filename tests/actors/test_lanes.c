@@ -31,7 +31,7 @@ static void look(const sl_call *call) {
   CHECK(*slot == want, "register %d changes while it is read", call->attrs->heads);
 }
 
-static const sl_op make_row = {.name = "make", .cpu = make}, look_row = {.name = "look", .cpu = look};
+static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)}, look_row = {.name = "look", .kernels = SL_CPU_KERNEL(look)};
 static const sl_type type = {SL_F64, 0, {0}};
 
 /* Of an actor with so many inputs and outputs; the value is input 0, or output 0. */

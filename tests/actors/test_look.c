@@ -27,7 +27,7 @@ static void hang_sometimes(const sl_call *call) {
   if (call->nin && call->nout && call->tick.number == AT)
     while (!atomic_load(&released)) usleep(1000);
 }
-static const sl_op hang_row = {.name = "hang", .max_in = -1, .cpu = hang_sometimes};
+static const sl_op hang_row = {.name = "hang", .max_in = -1, .kernels = SL_CPU_KERNEL(hang_sometimes)};
 
 static sl_program *make_program(sl_plan *plan) {
   static const sl_place in = {0, 0}, out = {1, 0};

@@ -28,7 +28,7 @@ static void hand_on(const sl_call *call) {
         (long long)call->tick.number, (long long)delivered);
   delivered++;
 }
-static const sl_op hand_on_row = {.name = "hand_on", .max_in = -1, .cpu = hand_on};
+static const sl_op hand_on_row = {.name = "hand_on", .max_in = -1, .kernels = SL_CPU_KERNEL(hand_on)};
 
 static sl_program *make_program(sl_plan *plan, int nin, int nout) {
   static const sl_place in = {0, 0}, first_out = {0, 0}, second_out = {1, 0};

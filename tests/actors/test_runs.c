@@ -28,7 +28,7 @@ static void count_op(const sl_call *call) {
   if (failing && firing == 2 * MICROBATCHES + 1)
     sl_runtime_fail(failing, SL_E_NUMERIC, "the loss is not finite");
 }
-static const sl_op count_row = {.name = "count", .max_in = -1, .cpu = count_op};
+static const sl_op count_row = {.name = "count", .max_in = -1, .kernels = SL_CPU_KERNEL(count_op)};
 
 static sl_program *make_program(sl_plan *plan, int device) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);

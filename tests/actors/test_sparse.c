@@ -44,9 +44,9 @@ static void store(const sl_call *call) {
   atomic_fetch_sub(&stores_under_way, 1);
 }
 
-static const sl_op load_row = {.name = "load", .cpu = load}, update_row = {.name = "update",
-                   .cpu = update}, copy_row = {.name = "copy_sum", .cpu = copy},
-                   store_row = {.name = "store", .cpu = store};
+static const sl_op load_row = {.name = "load", .kernels = SL_CPU_KERNEL(load)}, update_row = {.name = "update",
+                   .kernels = SL_CPU_KERNEL(update)}, copy_row = {.name = "copy_sum", .kernels = SL_CPU_KERNEL(copy)},
+                   store_row = {.name = "store", .kernels = SL_CPU_KERNEL(store)};
 
 static const sl_type type = {SL_F64, 0, {0}};
 static const sl_place places[] = {{0, 0}, {1, 0}, {2, 0}};

@@ -76,8 +76,8 @@ static void watch_op(const sl_call *call) {
 
 static void empty_op(const sl_call *call) { (void)call; }
 
-static const sl_op watch_row = {.name = "watch", .max_in = -1, .cpu = watch_op};
-static const sl_op empty_row = {.name = "empty", .max_in = -1, .cpu = empty_op};
+static const sl_op watch_row = {.name = "watch", .max_in = -1, .kernels = SL_CPU_KERNEL(watch_op)};
+static const sl_op empty_row = {.name = "empty", .max_in = -1, .kernels = SL_CPU_KERNEL(empty_op)};
 
 static sl_program *make_program(sl_plan *plan, const sl_op *op) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);

@@ -73,8 +73,8 @@ static void check(const sl_op *op, const sl_route *route, int nin, const sl_type
   int32_t want = (int32_t)rows_of(&k.out_type[0]), room[ARGUMENTS];
   call.in_rows = valid;
   call.out_rows = &want;
-  call.scratch = malloc(op->scratch ? op->scratch(&call, 1) + 1 : 1);
-  op->cpu(&call);
+  call.scratch = malloc(k.kernel->scratch ? k.kernel->scratch(&call, 1) + 1 : 1);
+  k.kernel->run(&call);
   free(call.scratch);
 
   firing f = {0};

@@ -184,9 +184,10 @@ static void copy_my_way(const sl_call *call, void *stream) {
 }
 
 static void check_own_op(void) {
+  const sl_kernel kernels[] = {{.backend = "cuda", .launch = copy_my_way}, {0}};
   sl_op op = sl_op_copy;
   summer s;
-  op.cuda = copy_my_way;
+  op.kernels = kernels;
   summer_create(&s, "1", &op, false);
   for (int i = 0; i < TRIED; i++) wait_for(s.queue, fire(&s, i % 2, 0, false));
   check_sums(&s, 0, "a user's op");

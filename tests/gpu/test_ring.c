@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "kernels/kernels.h"
-#include "kernels/ops/ops.h"
+#include "ops/ops.h"
+#include "ops/layout.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/kernel_call.h"
 

@@ -101,9 +101,9 @@ static void hide_cpu(const sl_call *call) {
 }
 
 static const sl_op select_row = {.name = "select", .min_in = 2, .max_in = 2, .nout = 1,
-                                 .infer = restore_infer, .cpu = select_cpu, .looks = 2, .fills = 1};
+                                 .infer = restore_infer, .kernels = SL_CPU_KERNEL(select_cpu), .looks = 2, .fills = 1};
 static const sl_op unpick = {.name = "unpick", .min_in = 2, .max_in = 2, .nout = 1,
-                             .infer = restore_infer, .cpu = restore_cpu, .looks = 3};
+                             .infer = restore_infer, .kernels = SL_CPU_KERNEL(restore_cpu), .looks = 3};
 /* Where there are no values. */
 static int64_t pick_expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
   (void)attrs, (void)o;
@@ -111,18 +111,18 @@ static int64_t pick_expects(const sl_attrs *attrs, int o, const sl_type *type, i
 }
 
 static const sl_op pick = {.name = "pick", .min_in = 2, .max_in = 2, .nout = 2,
-                           .infer = pick_infer, .cpu = pick_cpu, .fills = 3,
+                           .infer = pick_infer, .kernels = SL_CPU_KERNEL(pick_cpu), .fills = 3,
                            .expects = pick_expects,
                            .grad = {{.op = &unpick, .cls = SL_CLASS_B,
                                      .in = {SL_DOUT(0), SL_OUT(1)}, .nof = 1, .of = {0}}}};
 static const sl_op restore = {.name = "restore", .min_in = 2, .max_in = 2, .nout = 1,
-                              .infer = restore_infer, .cpu = restore_cpu, .looks = 3,
+                              .infer = restore_infer, .kernels = SL_CPU_KERNEL(restore_cpu), .looks = 3,
                               .grad = {{.op = &select_row, .cls = SL_CLASS_B,
                                         .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
 static const sl_op hide_b = {.name = "hide_b", .min_in = 2, .max_in = 2, .nout = 1,
-                             .infer = restore_infer, .cpu = hide_cpu};
+                             .infer = restore_infer, .kernels = SL_CPU_KERNEL(hide_cpu)};
 static const sl_op hide = {.name = "hide", .min_in = 2, .max_in = 2, .nout = 1,
-                           .infer = restore_infer, .cpu = hide_cpu,
+                           .infer = restore_infer, .kernels = SL_CPU_KERNEL(hide_cpu),
                            .grad = {{.op = &hide_b, .cls = SL_CLASS_B,
                                      .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
 

@@ -227,9 +227,9 @@ static void sincos_b_cpu(const sl_call *call) {
     dx[i] = ds[i] * cosf(x[i]) - dc[i] * sinf(x[i]);
 }
 static const sl_op sincos_b = {.name = "sincos_b", .min_in = 3, .max_in = 3, .nout = 1,
-                               .infer = one_infer, .cpu = sincos_b_cpu};
+                               .infer = one_infer, .kernels = SL_CPU_KERNEL(sincos_b_cpu)};
 static const sl_op sincos_op = {
-    .name = "sincos", .min_in = 1, .max_in = 1, .nout = 2, .infer = both_infer, .cpu = sincos_cpu,
+    .name = "sincos", .min_in = 1, .max_in = 1, .nout = 2, .infer = both_infer, .kernels = SL_CPU_KERNEL(sincos_cpu),
     .grad = {{.op = &sincos_b, .cls = SL_CLASS_B, .in = {SL_IN(0), SL_DOUT(0), SL_DOUT(1)},
               .nof = 1, .of = {0}}}};
 

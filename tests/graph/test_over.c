@@ -130,14 +130,14 @@ static void weigh_b_cpu(const sl_call *call) {
     if (call->out[o]) *(float *)call->out[o] = *d * (float)(1 + o);
 }
 static const sl_op weigh_b = {.name = "weigh_b", .min_in = 1, .max_in = 1, .nout = 2,
-                              .infer = weigh_b_infer, .cpu = weigh_b_cpu};
+                              .infer = weigh_b_infer, .kernels = SL_CPU_KERNEL(weigh_b_cpu)};
 static const sl_op weigh = {.name = "weigh", .min_in = 2, .max_in = 2, .nout = 1,
-                            .infer = weigh_infer, .cpu = weigh_cpu,
+                            .infer = weigh_infer, .kernels = SL_CPU_KERNEL(weigh_cpu),
                             .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)},
                                       .nof = 2, .of = {0, 1}}}};
 /* The same with gradients handed through as they are: of a + b. */
 static const sl_op both = {.name = "both", .min_in = 2, .max_in = 2, .nout = 1,
-                           .infer = weigh_infer, .cpu = weigh_cpu,
+                           .infer = weigh_infer, .kernels = SL_CPU_KERNEL(weigh_cpu),
                            .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
                                     {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {1}}}};
 

@@ -355,7 +355,7 @@ static sl_status mix_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl
 }
 static void mix(const sl_call *call) { (void)call; }
 static const sl_op mix_op = {.name = "mix", .min_in = 1, .max_in = 1, .nout = 1,
-                             .infer = mix_infer, .cpu = mix,
+                             .infer = mix_infer, .kernels = SL_CPU_KERNEL(mix),
                              .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1,
                                        .of = {0}}}};
 

@@ -118,9 +118,9 @@ static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_typ
 static void nothing(const sl_call *call) { (void)call; }
 static const sl_update own_update = {.states = {{"average", 2}}, .nstates = 1};
 static const sl_op own = {.name = "own", .min_in = 2, .max_in = -1, .nout = 2, .infer = infer,
-                          .cpu = nothing, .updates = 3, .update = &own_update};
+                          .kernels = SL_CPU_KERNEL(nothing), .updates = 3, .update = &own_update};
 static const sl_op no_states = {.name = "none", .min_in = 2, .max_in = -1, .nout = 2,
-                                .infer = infer, .cpu = nothing, .updates = 1, .update = &own_update};
+                                .infer = infer, .kernels = SL_CPU_KERNEL(nothing), .updates = 1, .update = &own_update};
 
 static void the_row_says_what_is_kept(void) {
   sl_graph *g = derive(make(NULL, &(sl_optimizer){.rule = &own}));

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/joined.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/test.h"
 
 enum { WEIGHTS, REGISTER, WORKSPACE, BASES, PART = 4096 };

@@ -1,5 +1,5 @@
-/* Every op that <sluice/ops.h> declares for models, or kernels/kernels.h for passes, has its line in
- * kernels/ops.def, and every line makes a row that is found by its name and says what all rows must.
+/* Every op that <sluice/ops.h> declares for models, or ops/ops.h for passes, has its line in
+ * ops/ops.def, and every line makes a row that is found by its name and says what all rows must.
  * labels: unthreaded */
 #include <ctype.h>
 #include <string.h>
@@ -7,11 +7,12 @@
 #include <sluice/ops.h>
 
 #include "base/base.h"
+#include "kernels/cpu/kernels.h"
 #include "tests/support/test.h"
 
 static const char *const names[] = {
 #define OP(name, ...) #name,
-#include "kernels/ops.def"
+#include "ops/ops.def"
 #undef OP
 };
 
@@ -24,10 +25,12 @@ static bool has_line(const char *name) {
 static void check_rows(void) {
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     const sl_op *op = sl_op_find(names[i]);
+    const sl_kernel *kernel = op ? sli_cpu_kernel(op) : NULL;
     CHECK(op && op == sl_ops[i], "%s is not found, or elsewhere", names[i]);
-    CHECK(op->infer && op->cpu, "%s has no shape rule or no kernel", op->name);
-    CHECK(!op->release || op->prepare, "%s releases what nothing prepares", op->name);
-    CHECK(!op->keeps || op->prepare, "%s keeps what nothing prepares", op->name);
+    CHECK(op->infer && kernel && kernel->run, "%s has no shape rule or no kernel", op->name);
+    CHECK(!kernel->release || kernel->prepare, "%s releases what nothing prepares", op->name);
+    CHECK(!kernel->prepare == !op->fixed, "%s is prepared for its types, or not, and says otherwise", op->name);
+    CHECK(!op->keeps || kernel->prepare, "%s keeps what nothing prepares", op->name);
     CHECK(!op->again || op->updates, "%s updates nothing, and is another row when made again",
           op->name);
   }
@@ -48,7 +51,7 @@ static int check_declarations(const char *source, const char *header) {
       size_t n = 0;
       for (at += 6; isalnum((unsigned char)*at) || *at == '_'; at++) word[n++] = *at;
       word[n] = 0;
-      CHECK(has_line(word), "%s is declared, and has no line in kernels/ops.def", word);
+      CHECK(has_line(word), "%s is declared, and has no line in ops/ops.def", word);
     }
     inside &= !strchr(line, ';');
   }
@@ -65,7 +68,7 @@ int main(void) {
   }
   int count = check_declarations(source, "include/sluice/ops.h");
   count += check_declarations(source, "include/sluice/experts.h");
-  count += check_declarations(source, "kernels/kernels.h");
+  count += check_declarations(source, "ops/ops.h");
   CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,
         (int)SLI_COUNT(names));
   return 0;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_kernels.h"

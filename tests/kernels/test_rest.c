@@ -7,8 +7,8 @@
 
 #include "base/base.h"
 #include "kernels/cpu/served.h"
-#include "kernels/kernels.h"
-#include "kernels/rest.h"
+#include "ops/ops.h"
+#include "ops/rest.h"
 #include "tests/support/dice.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"

@@ -3,7 +3,7 @@
  * precision is no more with 8 devices than with 2, contiguous or zigzag, for few key and value heads. Piece by piece
  * a query's numbers have the bits that one device finds for it.
  * labels: unthreaded */
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 
 enum { S = 192, HEADS = 4, KV = 2, D = 16, Q_ROW = HEADS * D, KV_ROW = 2 * KV * D };

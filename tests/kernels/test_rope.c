@@ -7,7 +7,7 @@
 #include <sluice/ops.h>
 
 #include "base/base.h"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 #include "tests/support/reference_file.h"
 #include "tests/support/test.h"
 

@@ -4,7 +4,7 @@
 #include <sluice/batch.h>
 
 #include "base/base.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 
 enum { VOCABULARY = 40, ROWS = 50, ROUNDS = 400 };

@@ -3,7 +3,7 @@
  * labels: unthreaded random */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/dice.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"

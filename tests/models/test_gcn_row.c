@@ -31,7 +31,7 @@ static void run(const sl_op *op, const vertices *v, int piece, const float *x, f
   int64_t begin = piece < 0 ? 0 : begins[piece], end = piece < 0 ? N : begins[piece + 1];
   sl_type in = SL_TYPE(SL_F32, 1, end - begin, H), out[2] = {in, SL_TYPE(SL_F32, 1, N, H)};
   sl_attrs attrs = {.user = v, .length = piece < 0 ? 0 : N};
-  op->cpu(&(sl_call){.op = op, .attrs = &attrs, .nin = 1, .nout = op->nout, .in_type = &in,
+  op->kernels[0].run(&(sl_call){.op = op, .attrs = &attrs, .nin = 1, .nout = op->nout, .in_type = &in,
                      .out_type = out, .in = (const void *[]){x + begin * H},
                      .out = (void *[]){y + begin * H, record},
                      .tick = {.row = piece < 0 ? 0 : begin, .rows = piece < 0 ? 0 : end - begin}});

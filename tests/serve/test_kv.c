@@ -58,9 +58,9 @@ static sl_status same(const sl_attrs *attrs, int nin, const sl_type *in, sl_type
 static void pass_on(const sl_call *call) { memcpy(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0])); }
 
 static const sl_op remember_served = {.name = "remember_served", .min_in = 2, .max_in = 2, .nout = 2, .updates = 2,
-                                      .infer = same, .cpu = pass_on, .looks = 1,
+                                      .infer = same, .kernels = SL_CPU_KERNEL(pass_on), .looks = 1,
                                       .follows = 1};
-static const sl_op remember = {.name = "remember", .min_in = 1, .max_in = 1, .nout = 1, .infer = same, .cpu = pass_on,
+static const sl_op remember = {.name = "remember", .min_in = 1, .max_in = 1, .nout = 1, .infer = same, .kernels = SL_CPU_KERNEL(pass_on),
                                .served = &remember_served};
 
 static sl_status build(sl_graph *g, const sl_args *args) {

@@ -21,7 +21,7 @@ static void count_cpu(const sl_call *call) {
 }
 
 static const sl_op count_rows = {.name = "count_rows", .min_in = 1, .max_in = 1, .nout = 1, .infer = count_infer,
-                                 .cpu = count_cpu, .pieces = SL_PIECES_ROWS};
+                                 .kernels = SL_CPU_KERNEL(count_cpu), .pieces = SL_PIECES_ROWS};
 
 static sl_tensor *count(sl_graph *g, sl_tensor *x) {
   sl_tensor *y = NULL;

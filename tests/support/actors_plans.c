@@ -108,7 +108,7 @@ static void hash_inputs(const sl_call *call) {
   }
 }
 
-static const sl_op hash_op = {.name = "hash", .max_in = -1, .cpu = hash_inputs};
+static const sl_op hash_op = {.name = "hash", .max_in = -1, .kernels = SL_CPU_KERNEL(hash_inputs)};
 
 static sl_program *make_program(sl_plan *plan, node *n) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);

@@ -4,7 +4,7 @@
 #ifndef SLUICE_TESTS_CLAIMS_H
 #define SLUICE_TESTS_CLAIMS_H
 
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/reference_experts.h"
 #include "tests/support/reference_images.h"

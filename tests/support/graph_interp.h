@@ -13,13 +13,14 @@
 
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
+#include "kernels/cpu/kernels.h"
 #include "tests/support/test.h"
 
 typedef struct interp {
   sl_graph *g;
   int pieces, variants;
   void **data;   /* [pieces][ntensors] */
-  void **state;  /* [variants][nnodes], of op->prepare */
+  void **state;  /* [variants][nnodes], of the kernel's prepare() */
   void *scratch; /* large enough for every node */
   bool *back;    /* [nnodes] of the way back */
 } interp;
@@ -68,14 +69,15 @@ static inline bool interp_shared(const sl_tensor *t) {
 static inline void interp_prepare(interp *in, const sli_node *n, int piece, size_t *scratch) {
   const void *ins[n->nin + 1];
   void *outs[n->nout + 1], **state = &in->state[interp_variant(in, piece) * in->g->nnodes + n->id];
-  CHECK(n->op->cpu, "node %s has no CPU kernel", n->name);
+  const sl_kernel *kernel = sli_cpu_kernel(n->op);
+  CHECK(kernel, "node %s has no CPU kernel", n->name);
   sl_call call = interp_call(in, n, (sl_tick){.piece = piece}, ins, outs);
-  if (n->op->prepare && !*state) {
-    sl_status status = n->op->prepare(&call, state);
+  if (kernel->prepare && !*state) {
+    sl_status status = kernel->prepare(&call, state);
     CHECK(!status, "node %s: %s", n->name, sl_detail());
   }
   call.state = *state;
-  if (n->op->scratch) *scratch = SLI_MAX(*scratch, n->op->scratch(&call, 1));
+  if (kernel->scratch) *scratch = SLI_MAX(*scratch, kernel->scratch(&call, 1));
 }
 
 /* Which nodes are of the way back: its passes, and exchanges of what these make or read. */
@@ -123,8 +125,10 @@ static inline void interp_destroy(interp *in) {
     for (int t = 0; t < g->ntensors; t++)
       if (!k || !interp_shared(g->tensors[t])) free(in->data[k * g->ntensors + t]);
   for (int v = 0; v < in->variants; v++)
-    for (int n = 0; n < g->nnodes; n++)
-      if (g->nodes[n]->op->release) g->nodes[n]->op->release(in->state[v * g->nnodes + n]);
+    for (int n = 0; n < g->nnodes; n++) {
+      const sl_kernel *kernel = sli_cpu_kernel(g->nodes[n]->op);
+      if (kernel->release) kernel->release(in->state[v * g->nnodes + n]);
+    }
   free(in->data);
   free(in->state);
   free(in->scratch);
@@ -136,7 +140,7 @@ static inline void interp_node(interp *in, int i, sl_tick tick) {
   const void *ins[n->nin + 1];
   void *outs[n->nout + 1];
   sl_call call = interp_call(in, n, tick, ins, outs);
-  n->op->cpu(&call);
+  sli_cpu_kernel(n->op)->run(&call);
 }
 
 /* The values of a tensor, of its first piece if it is cut, as the last node that

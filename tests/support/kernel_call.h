@@ -11,12 +11,14 @@
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
 
+#include "kernels/cpu/kernels.h"
 #include "tests/support/test.h"
 
 enum { MAX_IN = 8, MAX_OUT = 5 };
 
 typedef struct kernel {
   const sl_op *op;
+  const sl_kernel *kernel;
   sl_attrs attrs;
   int nin, nout;
   sl_type in_type[MAX_IN], out_type[MAX_OUT];
@@ -91,20 +93,22 @@ static inline kernel kernel_create(const sl_op *op, sl_attrs attrs, int nin, con
   for (int i = 0; i < nin; i++) k.in[i] = in[i].ndim < 0 ? NULL : array_create(&in[i]);
   for (int o = 0; o < nout; o++) k.out[o] = array_create(&k.out_type[o]);
   sl_call call = kernel_call(&k, NULL);
-  if (op->prepare) CHECK(!op->prepare(&call, &k.state), "%s: %s", op->name, sl_detail());
+  k.kernel = sli_cpu_kernel(op);
+  CHECK(k.kernel, "%s has no kernel for CPUs", op->name);
+  if (k.kernel->prepare) CHECK(!k.kernel->prepare(&call, &k.state), "%s: %s", op->name, sl_detail());
   return k;
 }
 
 static inline void kernel_run(kernel *k, struct sl_team *team) {
   sl_call call = kernel_call(k, team);
-  size_t bytes = k->op->scratch ? k->op->scratch(&call, sl_team_size(team)) : 0;
+  size_t bytes = k->kernel->scratch ? k->kernel->scratch(&call, sl_team_size(team)) : 0;
   call.scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
-  k->op->cpu(&call);
+  k->kernel->run(&call);
   free(call.scratch);
 }
 
 static inline void kernel_destroy(kernel *k) {
-  if (k->op->release) k->op->release(k->state);
+  if (k->kernel->release) k->kernel->release(k->state);
   for (int i = 0; i < k->nin; i++) free(k->in[i]);
   for (int o = 0; o < k->nout; o++) free(k->out[o]);
 }

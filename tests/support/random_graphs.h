@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "graph/passes/passes.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 
 enum { GRAPH_OPS = 12, GRAPH_TENSORS = 64, GRAPH_VOCAB = 11, GRAPH_MICROBATCHES = 2 };

@@ -2,7 +2,7 @@
 #ifndef SLUICE_TESTS_REFERENCE_IMAGES_H
 #define SLUICE_TESTS_REFERENCE_IMAGES_H
 
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 #include "tests/support/reference_kernels.h"
 
 /* Number (c, h, w) of one image with `channels` channels, 0 beyond the edges. */

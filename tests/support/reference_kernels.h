@@ -13,7 +13,7 @@
 #include "base/base.h"
 #include "base/philox.h"
 
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 
 typedef void reference_fn(const sl_attrs *attrs, const sl_type *type, double *const *in,
                           double *const *out);

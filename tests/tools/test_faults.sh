@@ -10,7 +10,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 cat >own.c <<'END'
 #include <sluice/sluice.h>
 #ifndef ROW
-#define ROW .cpu = same
+#define ROW .kernels = SL_CPU_KERNEL(same)
 #endif
 #ifndef BUILD
 #define BUILD
@@ -68,9 +68,9 @@ try() {
   says "$text" err
 }
 
-try 2 "op block/own.1 (own) has no CPU function: set sl_op.cpu" "ROW .cheap = true"
+try 2 "op block/own.1 (own) has no kernel for CPUs: give it one by sl_op.kernels" "ROW .cheap = true"
 try 2 "signature 0 of its row (sl_op.signatures) splits input 0 along dim 5, which is not there" \
-  "ROW .cpu = same, .signatures = bad"
+  "ROW .kernels = SL_CPU_KERNEL(same), .signatures = bad"
 try 2 "op block/report.1 (report): has no output" \
   "BUILD sl_apply(g, &sl_op_report, (&(sl_attrs){.user = &sink}), 1, &w, 0, &y);"
 try 2 "the model asks for option --width, which its table of options does not declare" \

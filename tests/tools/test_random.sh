@@ -26,7 +26,7 @@ static void sift(const sl_call *call) {
   }
 }
 static const sl_op op_sift = {
-    .name = "sift", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .cpu = sift,
+    .name = "sift", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(sift),
     .pieces = SL_PIECES_ELEMENTS, .located = true,
     .grad = {{.op = &op_sift, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 

@@ -16,7 +16,7 @@ static sl_status twice_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   return (void)attrs, (void)nin, SL_OK;
 }
 static const sl_op twice = {.name = "twice", .min_in = 1, .max_in = 1, .nout = 1,
-    .infer = twice_infer, .cpu = twice_cpu,
+    .infer = twice_infer, .kernels = SL_CPU_KERNEL(twice_cpu),
     .grad = {{.cls = SL_CLASS_B, .nof = 1, .of = {0}}}};
 static const sl_option options[] = {{"data", SL_OPTION_LIST, NULL, "`FILE` to learn", 0, 0}, {0}};
 static sl_status build(sl_graph *g, const sl_args *args) {

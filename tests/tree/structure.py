@@ -35,7 +35,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = "base io kernels placement actors comm graph serve models tools".split()
+FOLDERS = "base io ops kernels placement actors comm graph serve models tools".split()
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
 ROOT = "CMakeLists.txt CMakePresets.json LICENSE README.md pyproject.toml .gitignore".split()
 MOST_LINES, MOST_FIELDS = 500, 30

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$SLUICE_SOURCE"
 
-layers=(base io kernels placement actors comm graph serve)
+layers=(base io ops kernels placement actors comm graph serve)
 wrong=0
 
 # folder, and the folders it may include from

@@ -7,7 +7,7 @@
 
 #include "io/gguf/gguf.h"
 #include "io/tokenizer/tokenizer.h"
-#include "kernels/ops/ops.h"
+#include "ops/layout.h"
 #include "tools/common/config.h"
 #include "tools/common/config_keys.h"
 #include "tools/common/huggingface.h"

@@ -179,7 +179,7 @@ static void fold_chunk(void *arg, int i) {
   ROW(compare_##name, AS_MASK(y))                                              \
   static inline vec integers_##name(ivec a, ivec b) { return AS_MASK(y); }     \
   ROW(compare_##name##_i, integers_##name((ivec)a, (ivec)b))
-#include "kernels/binary.def"
+#include "ops/binary.def"
 #undef BINARY
 #undef COMPARE
 
@@ -193,7 +193,7 @@ static sli_row_fn *const binary_rows[SLI_BINARIES][3] = {
   [SLI_BINARY_##name] = {binary_##name##_row, binary_##name##_a_row, binary_##name##_b_row},
 #define COMPARE(name, y)                                                       \
   [SLI_BINARY_##name] = {compare_##name##_row, compare_##name##_i_row, NULL},
-#include "kernels/binary.def"
+#include "ops/binary.def"
 #undef BINARY
 #undef COMPARE
 };

@@ -2,7 +2,7 @@
  * integers of four or eight bits: their products add up exactly, and what they come to, by both scales, is added to y
  * block by block. So a number has the same bits at every level, in every tick, by any thread.
  *
- * A vector has LANES columns of a group (kernels/rest.h), four numbers of each; the digits of x they are multiplied by are
+ * A vector has LANES columns of a group (ops/rest.h), four numbers of each; the digits of x they are multiplied by are
  * the same for all columns. */
 
 enum { GROUP = SLI_REST_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUADS };

@@ -39,12 +39,12 @@
 #define UNARY_BACK_SAME(name, dx_)
 #define UNARY_BACK_THROUGH(name, dx_)
 
-#include "kernels/unary.def"
+#include "ops/unary.def"
 #undef UNARY
 
 static sli_chunk_fn *const unary_chunks[SLI_UNARIES] = {
 #define UNARY(name, ...) [SLI_UNARY_##name] = unary_##name##_chunk,
-#include "kernels/unary.def"
+#include "ops/unary.def"
 #undef UNARY
 };
 
@@ -55,6 +55,6 @@ static sli_chunk_fn *const unary_chunks[SLI_UNARIES] = {
 #define UNARY_ENTRY_THROUGH(name)
 static sli_chunk_fn *const unary_b_chunks[SLI_UNARIES] = {
 #define UNARY(name, how, ...) UNARY_ENTRY_##how(name)
-#include "kernels/unary.def"
+#include "ops/unary.def"
 #undef UNARY
 };

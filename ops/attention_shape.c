@@ -1,0 +1,100 @@
+/* Shapes of attention, and the ways to share it out: of whole sequences, and of pieces. */
+#include "ops/attention_shape.h"
+
+#include <math.h>
+
+#include "ops/ops.h"
+
+int sli_kv_heads(const sl_attrs *attrs) {
+  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+}
+
+float sli_attention_scale(const sl_attrs *attrs, int64_t dim) {
+  return attrs->scale != 0 ? attrs->scale : 1.0f / sqrtf((float)dim);
+}
+
+static sl_status want_heads(const sl_attrs *attrs) {
+  if (attrs->heads > 0 && attrs->heads % sli_kv_heads(attrs) == 0) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "heads must be a positive multiple of kv_heads, got %d and %d",
+                 attrs->heads, sli_kv_heads(attrs));
+}
+
+/* x is [B, T, parts * D] with D in range. */
+static sl_status want_split(const char *name, const sl_type *x, int parts) {
+  SLI_TRY(sli_want_array(name, x, SL_F32, 3));
+  if (x->dim[2] % parts || x->dim[2] / parts > SLI_MAX_HEAD_DIM)
+    return sli_misfit(x, "%s must be f32[b, t, %d * n] with n up to %d", name, parts,
+                      SLI_MAX_HEAD_DIM);
+  return SL_OK;
+}
+
+sl_status sli_want_ids(const sl_type *ids, const sl_type *x) {
+  return ids->ndim < 0 ? SL_OK : sli_want("ids", ids, &SL_TYPE(SL_I32, x->dim[0], x->dim[1]));
+}
+
+static sl_status want_window(const sl_attrs *attrs) {
+  if (attrs->window >= 0) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "a window must be 1 or more positions, or 0 for all, got %lld",
+                 (long long)attrs->window);
+}
+
+sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
+  SLI_TRY(sli_want_array("q", q, SL_F32, 3));
+  SLI_TRY(sli_want_array("kv", kv, SL_F32, 3));
+  if (attrs->heads < 1 || q->dim[2] % attrs->heads)
+    return sli_misfit(q, "q must be f32[b, t, heads * n]");
+  sl_type want = sli_type_with_last(q, 2 * sli_kv_heads(attrs) * (q->dim[2] / attrs->heads));
+  want.dim[1] = kv->dim[1];
+  SLI_TRY(sli_want("kv", kv, &want));
+  if (q->dim[1] <= kv->dim[1]) return SL_OK;
+  return sli_misfit(q, "there are keys of %lld positions", (long long)kv->dim[1]);
+}
+
+static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
+  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
+}
+
+sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(want_heads(attrs));
+  SLI_TRY(want_window(attrs));
+  SLI_TRY(want_split("q", &in[0], attrs->heads));
+  sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
+  SLI_TRY(sli_want("k", &in[1], &kv));
+  SLI_TRY(sli_want("v", &in[2], &kv));
+  if (nin > 3) SLI_TRY(sli_want_ids(&in[3], &in[0]));
+  out[0] = in[0];
+  out[1] = lse_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(want_heads(attrs));
+  SLI_TRY(want_window(attrs));
+  int parts = attrs->heads + 2 * sli_kv_heads(attrs);
+  SLI_TRY(want_split("qkv", &in[0], parts));
+  if (nin > 1) SLI_TRY(sli_want_ids(&in[1], &in[0]));
+  out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
+  out[1] = lse_type(attrs, &in[0]);
+  return SL_OK;
+}
+
+/* Sequences or heads are shared out; of `arrays` inputs, behind which ids may come. */
+static int signatures(int nin, int arrays, sl_signature *out) {
+  out[0] = (sl_signature){.out = {sli_split(0), sli_split(0)}};
+  out[1] = (sl_signature){.out = {sli_split(2), sli_split(1)}, .heads = true};
+  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
+  for (int i = 0; i < arrays; i++) out[1].in[i] = sli_split(2);
+  return 2;
+}
+
+int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  (void)attrs, (void)in;
+  return signatures(nin, 3, out);
+}
+
+int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_signature *out) {
+  (void)attrs, (void)in;
+  return signatures(nin, 1, out);
+}

@@ -1,0 +1,134 @@
+/* Rows of attention chunk by chunk: where other devices have most of the keys, a device brings them
+ * to itself one chunk after another and takes a step with each (ring attention: Liu et al., arXiv
+ * 2310.01889, in the running form of its softmax).
+ *
+ * A step goes on where the one before ended: its output and the logarithm of its softmax's sum are a
+ * running softmax like any other, of which the largest score is that logarithm and the sum is 1.
+ * So steps need no more than what attention gives anyway, and are merged inside the kernel, in
+ * f32. On the way back each step has the final logarithms, so its share of all gradients is what it
+ * would be in one call: dq grows from step to step, and what a chunk's keys and values get goes to
+ * whoever has them.
+ *
+ * Which queries a chunk's keys are set against is said by spans: two runs of positions, one of the
+ * queries and one of the keys, and how far the first is ahead of the second. All are views for the
+ * kernel of whole sequences (vector/attention.h). */
+#include "ops/attention_shape.h"
+#include "ops/attention_step.h"
+#include "ops/ops.h"
+
+static bool is_there(int nin, const sl_type *in, int i) { return i < nin && in[i].ndim >= 0; }
+
+static sl_status want_spans(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
+  const sli_spans *s = sli_spans_of(attrs);
+  if (!s) return sl_fail(SL_E_SHAPE, "attrs.user must point to sli_spans");
+  for (int i = 0; i < s->n; i++)
+    if (s->of[i].query + s->of[i].queries > q->dim[1] || s->of[i].key + s->of[i].keys > kv->dim[1])
+      return sl_fail(SL_E_SHAPE, "span %d goes beyond the %lld queries or the %lld keys", i,
+                     (long long)q->dim[1], (long long)kv->dim[1]);
+  return SL_OK;
+}
+
+/* kv is [B, m, k then v]. */
+static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *forward) {
+  SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_array("kv", &in[1], SL_F32, 3));
+  if (attrs->heads < 1) return sl_fail(SL_E_SHAPE, "heads must be positive");
+  sl_type k = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
+  const sl_type whole[] = {in[0], k, k};
+  SLI_TRY(sli_attention_infer(attrs, 3, whole, forward));
+  k.dim[1] = in[1].dim[1];
+  k.dim[2] *= 2;
+  SLI_TRY(sli_want("kv", &in[1], &k));
+  return want_spans(attrs, &in[0], &in[1]);
+}
+
+static sl_status want_all_ids(const sl_attrs *attrs, int nin, const sl_type *in, int i) {
+  if (!is_there(nin, in, i)) return SL_OK;
+  return sli_want("ids", &in[i], &SL_TYPE(SL_I32, in[0].dim[0], sli_spans_of(attrs)->length));
+}
+
+static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(want_chunk(attrs, in, out));
+  SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_IDS));
+  if (is_there(nin, in, SLI_STEP_O)) SLI_TRY(sli_want("o", &in[SLI_STEP_O], &out[0]));
+  if (is_there(nin, in, SLI_STEP_LSE)) SLI_TRY(sli_want("lse", &in[SLI_STEP_LSE], &out[1]));
+  return SL_OK;
+}
+
+static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type forward[2];
+  SLI_TRY(want_chunk(attrs, in, forward));
+  SLI_TRY(sli_want("o", &in[SLI_STEP_BACK_O], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[SLI_STEP_BACK_LSE], &forward[1]));
+  SLI_TRY(sli_want("do", &in[SLI_STEP_BACK_DO], &forward[0]));
+  SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_BACK_IDS));
+  if (is_there(nin, in, SLI_STEP_BACK_DQ)) SLI_TRY(sli_want("dq", &in[SLI_STEP_BACK_DQ], &in[0]));
+  out[0] = in[0];
+  out[1] = in[1];
+  return SL_OK;
+}
+
+/* ---- costs ---------------------------------------------------------------------------- */
+
+/* The sum of `first`, first + 1, ..., n of them, none less than 0 or more than `most`. */
+static double clamped_sum(int64_t first, int64_t n, int64_t most) {
+  int64_t below = SLI_MAX(0, SLI_MIN(n, -first)), above = SLI_MAX(0, SLI_MIN(n, first + n - most));
+  double rising = (double)(n - below - above);
+  if (rising < 0) return (double)above * (double)most;
+  double sli_begin = (double)(first + below);
+  return rising * sli_begin + rising * (rising - 1) / 2 + (double)above * (double)most;
+}
+
+/* Pairs of a query and a key that it sees. */
+static double pairs_of(const sl_attrs *attrs, const sli_span *s) {
+  sli_sight sight = sli_step_sight(attrs, NULL);
+  int64_t ahead = s->at_query - s->at_key;
+  return clamped_sum(ahead + sight.ahead + 1, s->queries, s->keys) -
+         clamped_sum(ahead - sight.behind, s->queries, s->keys);
+}
+
+static void cost(const sl_attrs *attrs, int products, int nin, const sl_type *in, int nout,
+                 const sl_type *out, double *flops, double *bytes) {
+  const sli_spans *s = sli_spans_of(attrs);
+  double pairs = 0;
+  for (int i = 0; i < s->n; i++) pairs += pairs_of(attrs, &s->of[i]);
+  *flops = 2 * products * pairs * (double)(in[0].dim[0] * in[0].dim[2]);
+  *bytes = sli_argument_bytes(nin, in, nout, out);
+}
+
+static void step_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                      double *flops, double *bytes) {
+  cost(attrs, 2, nin, in, 2, out, flops, bytes);
+}
+
+static void step_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                        double *flops, double *bytes) {
+  cost(attrs, 5, nin, in, 2, out, flops, bytes);
+}
+
+/* ---- the kernels ----------------------------------------------------------------------- */
+
+static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sli_spans *s = sli_spans_of(attrs);
+  (void)nin;
+  hash = sli_hash_word(sli_hash_word(hash, (uint64_t)s->n), (uint64_t)s->length);
+  for (int i = 0; i < s->n; i++) {
+    const sli_span *x = &s->of[i];
+    const int64_t words[] = {x->query, x->queries, x->key, x->keys, x->at_query, x->at_key, x->fresh};
+    for (size_t w = 0; w < SLI_COUNT(words); w++) hash = sli_hash_word(hash, (uint64_t)words[w]);
+  }
+  return hash;
+}
+
+const sl_op sl_op_attention_step = {
+    .name = "attention_step", .min_in = 2, .max_in = SLI_STEP_INPUTS, .nout = 2,
+    .over = {1u << SLI_STEP_O, 1u << SLI_STEP_LSE},
+    .rounds = true, .infer = step_infer, .cost = step_cost,
+    .hash = hash_spans,
+};
+
+const sl_op sl_op_attention_step_b = {
+    .name = "attention_step_b", .min_in = 5, .max_in = SLI_STEP_BACK_INPUTS, .nout = 2,
+    .over = {1u << SLI_STEP_BACK_DQ},
+    .rounds = true, .infer = step_b_infer, .cost = step_b_cost, .hash = hash_spans,
+};

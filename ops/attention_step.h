@@ -1,0 +1,18 @@
+/* Shared by the rules of ops/attention_step.c and their kernels. */
+#ifndef SLUICE_OPS_ATTENTION_STEP_H
+#define SLUICE_OPS_ATTENTION_STEP_H
+
+#include "ops/ops.h"
+
+/* What a call reads behind q and kv. */
+enum { SLI_STEP_IDS = 2, SLI_STEP_O, SLI_STEP_LSE, SLI_STEP_INPUTS };
+
+enum { SLI_STEP_BACK_O = 2, SLI_STEP_BACK_LSE, SLI_STEP_BACK_DO, SLI_STEP_BACK_IDS, SLI_STEP_BACK_DQ, SLI_STEP_BACK_INPUTS };
+
+static inline const sli_spans *sli_spans_of(const sl_attrs *attrs) { return attrs->user; }
+
+static inline sli_sight sli_step_sight(const sl_attrs *attrs, const void *ids) {
+  return sli_sight_of(attrs, sli_spans_of(attrs)->length, ids);
+}
+
+#endif

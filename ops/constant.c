@@ -1,0 +1,129 @@
+/* Rows whose numbers come from the graph itself: constants, positions; and what becomes of
+ * integers. */
+#include "ops/layout.h"
+#include "ops/ops.h"
+#include "ops/space.h"
+
+/* The dims of what a device has of it. */
+static sl_type region_type(const sl_type *whole, const sl_region *region) {
+  sl_type type = *whole;
+  for (int d = 0; region && d < region->ndim; d++) {
+    if (!region->of[d].nranges) continue;
+    type.dim[d] = 0;
+    for (int r = 0; r < region->of[d].nranges; r++) type.dim[d] += region->of[d].count[r];
+  }
+  return type;
+}
+
+/* ---- constants -------------------------------------------------------------------------- */
+
+/* With `like`, a device has the part that it has of that. */
+static sl_status constant_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_values *values = attrs->user;
+  if (!values) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_values");
+  if (values->type.dtype != SL_F32 && values->type.dtype != SL_I32)
+    return sli_misfit(&values->type, "constants must be f32 or i32");
+  out[0] = region_type(&values->type, attrs->region);
+  if (nin < 1 || in[0].ndim < 0) return SL_OK;
+  sl_type like = in[0];
+  like.dtype = out[0].dtype;
+  bool fits = like.ndim == values->type.ndim;
+  for (int d = 0; d < like.ndim && fits; d++) fits = like.dim[d] <= values->type.dim[d];
+  out[0] = like;
+  return fits ? SL_OK : sli_misfit(&in[0], "like must have the constant's shape");
+}
+
+static int constant_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                               sl_signature *out) {
+  const sl_values *values = attrs->user;
+  int n = 0;
+  for (int d = 0; values && d < values->type.ndim; d++) {
+    out[n] = (sl_signature){.out = {sli_split(d)}};
+    if (nin && in[0].ndim >= 0) out[n].in[0] = sli_split(d);
+    n++;
+  }
+  return n;
+}
+
+static uint64_t constant_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sl_values *values = attrs->user;
+  (void)nin;
+  hash = sli_hash_type(hash, &values->type);
+  return values->of ? sli_hash(hash, values->of, sl_type_bytes(&values->type)) : hash;
+}
+
+/* ---- positions -------------------------------------------------------------------------- */
+
+static sl_status arange_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  if (in[0].ndim < 1 || (attrs->axes & (attrs->axes - 1)) ||
+      sli_one_axis(attrs, &in[0]) >= in[0].ndim)
+    return sli_misfit(&in[0], "attrs.axes must have one bit, of a dim of like, not %#x", attrs->axes);
+  out[0] = in[0];
+  out[0].dtype = SL_I32;
+  return SL_OK;
+}
+
+/* ---- integers and numbers --------------------------------------------------------------- */
+
+static sl_status cast_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  bool integers = in[0].dtype == SL_I32;
+  SLI_TRY(sli_want_array("x", &in[0], integers ? SL_I32 : SL_F32, in[0].ndim ? -1 : 0));
+  out[0] = in[0];
+  out[0].dtype = integers ? SL_F32 : SL_I32;
+  return SL_OK;
+}
+
+static sl_status one_hot_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, in[0].ndim ? -1 : 0));
+  if (in[0].ndim == SL_MAX_DIMS)
+    return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
+  if (attrs->count < 1)
+    return sl_fail(SL_E_SHAPE, "attrs.count, how many classes there are, must be 1 or more, not %lld",
+                   (long long)attrs->count);
+  out[0] = in[0];
+  out[0].dtype = SL_F32;
+  out[0].dim[out[0].ndim++] = attrs->count;
+  return SL_OK;
+}
+
+static sl_status one_hot_check(const sl_call *call) {
+  const int32_t *ids = call->in[0];
+  for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]); i++)
+    if (ids[i] < 0 || ids[i] >= call->attrs->count)
+      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, and there are classes 0 to %lld",
+                     (long long)i, (int)ids[i], (long long)call->attrs->count - 1);
+  return SL_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------- */
+
+const sl_op sl_op_constant = {
+    .name = "constant", .min_in = 0, .max_in = 1, .nout = 1,
+    .narrow_out = 1, .cheap = true, .located = true, .unread = 1,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = constant_signatures,
+    .infer = constant_infer, .hash = constant_hash,
+};
+
+const sl_op sl_op_arange = {
+    .name = "arange", .min_in = 1, .max_in = 1, .nout = 1,
+    .cheap = true, .located = true, .unread = 1,
+    .pieces = SL_PIECES_ELEMENTS,
+    .infer = arange_infer,
+};
+
+const sl_op sl_op_cast = {
+    .name = "cast", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .cheap = true,
+    .pieces = SL_PIECES_ELEMENTS,
+    .infer = cast_infer,
+};
+
+const sl_op sl_op_one_hot = {
+    .name = "one_hot", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_out = 1, .cheap = true,
+    .pieces = SL_PIECES_ROWS,
+    .infer = one_hot_infer, .check = one_hot_check,
+};

@@ -1,0 +1,9 @@
+/* Shared by the rules of ops/documents.c and their kernels. */
+#ifndef SLUICE_OPS_DOCUMENTS_H
+#define SLUICE_OPS_DOCUMENTS_H
+
+#include "ops/ops.h"
+
+enum { SLI_DOCUMENTS_COUNT, SLI_DOCUMENTS_BEGIN, SLI_DOCUMENTS_RECORD };
+
+#endif

@@ -1,0 +1,17 @@
+/* Shared by the rules of ops/grouped.c and their kernels. */
+#ifndef SLUICE_OPS_GROUPED_H
+#define SLUICE_OPS_GROUPED_H
+
+#include "ops/ops.h"
+
+/* Is a row of x for all ids of its token, or has each id a row of its own? */
+static inline bool sli_grouped_shared(const sl_type *x, const sl_type *ids) { return x->ndim == ids->ndim; }
+
+/* Of ids that need not all be valid, those that are. */
+static inline int64_t sli_grouped_valid_ids(const sl_call *call) {
+  const sl_type *ids = &call->in_type[1];
+  int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
+  return sl_type_elements(ids) / rows * sl_call_rows(call, 1, rows);
+}
+
+#endif

@@ -1,0 +1,224 @@
+/* Rows of the losses. Partial sums of chunks meet in chunk order. */
+#include "ops/ops.h"
+#include "ops/target.h"
+
+static sl_status want_targets(const sl_type *targets, const sl_type *logits) {
+  sl_type want = sli_type_without_last(logits, SL_I32);
+  return sli_want("targets", targets, &want);
+}
+
+static sl_status want_dloss(const sl_type *dloss) {
+  return sli_want_array("dloss", dloss, SL_F32, 0);
+}
+
+static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  out[0] = SL_SCALAR(SL_F64);
+  out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
+static sl_status cross_entropy_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                       sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  sl_type lse = sli_type_without_last(&in[0], SL_F32);
+  SLI_TRY(sli_want("lse", &in[2], &lse));
+  SLI_TRY(want_dloss(&in[3]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* The columns are shared out. */
+static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_signature *out) {
+  (void)attrs, (void)nin;
+  out[0] = (sl_signature){.in = {sli_split_last(&in[0])}, .first = 1,
+                          .local = &sl_op_cross_entropy_part,
+                          .joined = &sl_op_cross_entropy_join};
+  return 1;
+}
+
+static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  out[0] = sli_type_with_last(&in[0], SLI_PART);
+  return SL_OK;
+}
+
+static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("parts", &in[0], SL_F32, -1));
+  if (sl_type_last(&in[0]) % SLI_PART) return sli_misfit(&in[0], "parts must be f32[..., 3 * n]");
+  out[0] = SL_SCALAR(SL_F64);
+  out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
+static sl_status softmax_part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  out[0] = in[0];
+  out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
+static sl_status softmax_rescale_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("ahead", &in[0], SL_F32, -1));
+  SLI_TRY(sli_want("taken", &in[1], &in[0]));
+  sl_type row = sli_type_without_last(&in[0], SL_F32);
+  SLI_TRY(sli_want("own", &in[2], &row));
+  SLI_TRY(sli_want("lse", &in[3], &row));
+  SLI_TRY(want_dloss(&in[4]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* The columns are shared out, or the rows. */
+static int softmax_part_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_signature *out) {
+  (void)attrs, (void)nin;
+  sl_sbp last = sli_split_last(&in[0]);
+  out[0] = (sl_signature){.in = {last}, .out = {last, sli_partial()}};
+  return 1;
+}
+
+static int softmax_rescale_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                      sl_signature *out) {
+  (void)attrs, (void)nin;
+  const sl_sbp sum = sli_partial();
+  int n = 0, rows = in[0].ndim - 1;
+  out[n++] = (sl_signature){.in = {sum, sum, sum}, .out = {sum}};
+  for (int d = 0; d < rows; d++) {
+    sl_sbp row = sli_split(d);
+    out[n++] = (sl_signature){.in = {row, row, row, row}, .out = {row}};
+  }
+  return n;
+}
+
+static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], in[0].dtype == SL_F64 ? SL_F64 : SL_F32, 0));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* Of a summand it makes one. */
+static int share_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  return 1;
+}
+
+static sl_status mse_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("y", &in[0], SL_F32, -1));
+  SLI_TRY(sli_want("t", &in[1], &in[0]));
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static sl_status mse_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type loss;
+  SLI_TRY(mse_infer(attrs, nin, in, &loss));
+  SLI_TRY(want_dloss(&in[2]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+SLI_COST(cross_entropy_cost, 0, 2, 15)
+
+SLI_COST(cross_entropy_b_cost, 0, 1, 15)
+
+SLI_COST(cross_entropy_part_cost, 0, 1, 15)
+
+SLI_COST(cross_entropy_join_cost, 0, 2, 10)
+
+SLI_COST(softmax_part_cost, 0, 1, 20)
+
+SLI_COST(softmax_rescale_cost, 0, 1, 3)
+
+SLI_COST(mse_cost, 0, 1, 3)
+
+SLI_COST(mse_b_cost, 0, 1, 2)
+
+static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  (void)nin;
+  return sli_hash_real(hash, *(const double *)attrs->user);
+}
+
+const sl_op sl_op_cross_entropy = {
+    .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
+    .narrow_in = 1, .padded = true,
+    .pieces = SL_PIECES_MEAN,
+    .infer = cross_entropy_infer, .cost = cross_entropy_cost,
+    .signatures = cross_entropy_signatures,
+    .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_F,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_cross_entropy_b = {
+    .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .padded = true,
+    .pieces = SL_PIECES_ROWS, .over = {1},
+    .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost,
+};
+
+const sl_op sl_op_cross_entropy_part = {
+    .name = "cross_entropy_part", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 1, .padded = true,
+    .pieces = SL_PIECES_ROWS,
+    .infer = part_infer, .cost = cross_entropy_part_cost,
+};
+
+const sl_op sl_op_cross_entropy_join = {
+    .name = "cross_entropy_join", .min_in = 1, .max_in = 1, .nout = 2,
+    .pieces = SL_PIECES_MEAN,
+    .infer = join_infer, .cost = cross_entropy_join_cost,
+};
+
+const sl_op sl_op_softmax_part = {
+    .name = "softmax_part", .min_in = 1, .max_in = 1, .nout = 2,
+    .narrow_in = 1, .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS, .own = 2,
+    .infer = softmax_part_infer, .cost = softmax_part_cost,
+    .signatures = softmax_part_signatures,
+};
+
+const sl_op sl_op_softmax_rescale = {
+    .name = "softmax_rescale", .min_in = 5, .max_in = 5, .nout = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = softmax_rescale_infer, .cost = softmax_rescale_cost,
+    .signatures = softmax_rescale_signatures,
+};
+
+const sl_op sl_op_share = {
+    .name = "share", .min_in = 1, .max_in = 1, .nout = 1, .counted = true,
+    .pieces = SL_PIECES_ELEMENTS,
+    .infer = share_infer, .signatures = share_signatures,
+    .hash = share_hash,
+    .grad = {{.op = &sl_op_share, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_mse = {
+    .name = "mse", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3,
+    .pieces = SL_PIECES_MEAN,
+    .infer = mse_infer, .cost = mse_cost,
+    .signatures = sli_mean_signatures,
+    .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_F,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_mse_b = {
+    .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS, .over = {3},
+    .infer = mse_b_infer, .cost = mse_b_cost,
+};

@@ -1,0 +1,25 @@
+/* What a product of stacks of matrices and its gradients multiply: shared by CPU and CUDA. */
+#ifndef SLUICE_MATMUL_H
+#define SLUICE_MATMUL_H
+
+#include "ops/space.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* C[m, n] = op(A)[m, k] op(B)[k, n] for every position of `batch`, whose steps count matrices; what
+ * the output has not is summed. A and B are inputs a and b of the call. */
+typedef struct sli_matmul {
+  int64_t m, n, k;
+  bool a_transposed, b_transposed;
+  int a, b;
+  sli_space batch;
+} sli_matmul;
+
+sli_matmul sli_matmul_of(const sl_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,124 @@
+/* Rows of the update: the gradient's norm, clipping, the optimizers. */
+#include <sluice/optimizer.h>
+
+#include "ops/ops.h"
+
+static sl_status want_optimizer(const sl_attrs *attrs) {
+  if (attrs->user) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_optimizer");
+}
+
+/* in[from..nin-1] are parts of one gradient. */
+static sl_status want_parts(int from, int nin, const sl_type *in) {
+  SLI_TRY(sli_want_array("gradient", &in[from], SL_F32, in[from].ndim ? -1 : 0));
+  for (int i = from + 1; i < nin; i++) SLI_TRY(sli_want("gradient part", &in[i], &in[from]));
+  return SL_OK;
+}
+
+static sl_status sumsq_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs;
+  SLI_TRY(want_parts(0, nin, in));
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static void sumsq_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                       double *flops, double *bytes) {
+  (void)attrs;
+  *flops = (nin + 1) * (double)sl_type_elements(&in[0]);
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+static sl_status clip_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(want_optimizer(attrs));
+  for (int i = 0; i < nin; i++) SLI_TRY(sli_want_array("sum of squares", &in[i], SL_F64, 0));
+  out[0] = SL_SCALAR(SL_F32);
+  out[1] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, int nout,
+                            sl_type *out) {
+  SLI_TRY(want_optimizer(attrs));
+  SLI_TRY(sli_want_array("scale", &in[0], SL_F32, 0));
+  SLI_TRY(want_parts(1, nin, in));
+  for (int o = 0; o < nout; o++) out[o] = in[1];
+  return SL_OK;
+}
+
+/* It reads and writes the parameter and its states. */
+static void step_cost(int nin, const sl_type *in, int nout, const sl_type *out, double each,
+                      double *flops, double *bytes) {
+  *flops = (nin + each) * (double)sl_type_elements(&out[0]);
+  *bytes = sli_argument_bytes(nin, in, nout, out) + nout * (double)sl_type_bytes(&out[0]);
+}
+
+/* Rows of a parameter and so many states, that take so many operations an element beside adding
+ * up the gradient's parts. */
+#define STEP_ROW(rule, states_, each_)                                                           \
+  static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in,               \
+                                sl_type *out) {                                                  \
+    return step_infer(attrs, nin, in, 1 + (states_), out);                                       \
+  }                                                                                              \
+  static void rule##_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
+                          double *flops, double *bytes) {                                        \
+    (void)attrs;                                                                                 \
+    step_cost(nin, in, 1 + (states_), out, each_, flops, bytes);                                 \
+  }
+
+STEP_ROW(adamw, 2, 14)
+STEP_ROW(adam, 2, 15)
+STEP_ROW(sgd, 1, 8)
+STEP_ROW(lion, 1, 12)
+
+static int sgd_needs(const sl_optimizer *o) { return o->momentum != 0; }
+
+static const sl_update adamw_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2,
+                                       .defaults = {.weight_decay = 0.1f}};
+static const sl_update adam_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2};
+static const sl_update sgd_update = {.states = {{.name = "momentum"}}, .nstates = 1,
+                                     .needs = sgd_needs};
+static const sl_update lion_update = {.states = {{.name = "m"}}, .nstates = 1,
+                                      .defaults = {.beta2 = 0.99f, .weight_decay = 0.1f}};
+
+const sl_op sl_op_sumsq = {
+    .name = "sumsq", .min_in = 1, .max_in = -1, .nout = 1,
+    .infer = sumsq_infer, .cost = sumsq_cost,
+};
+
+const sl_op sl_op_clip = {
+    .name = "clip", .min_in = 1, .max_in = -1, .nout = 2,
+    .infer = clip_infer, .hash = sl_optimizer_hash,
+};
+
+#define OPTIMIZER(rule, outputs, updates_)                                                       \
+  const sl_op sl_op_##rule = {                                                                   \
+      .name = #rule, .min_in = 2, .max_in = -1, .nout = outputs, .infer = rule##_infer,          \
+      .cost = rule##_cost, .updates = updates_, .hash = sl_optimizer_hash,    \
+      .update = &rule##_update,                                                                  \
+  }
+
+OPTIMIZER(adamw, 3, 7);
+OPTIMIZER(adam, 3, 7);
+OPTIMIZER(sgd, 2, 3);
+OPTIMIZER(lion, 2, 3);
+
+/* ---- frozen parameters -------------------------------------------------------------- */
+
+static sl_status keep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin, (void)in;
+  if (!attrs->user) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_type");
+  out[0] = *(const sl_type *)attrs->user;
+  return SL_OK;
+}
+
+static void keep_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                      double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in, (void)out;
+  *flops = *bytes = 0;
+}
+
+const sl_op sl_op_keep = {
+    .name = "keep", .nout = 1, .infer = keep_infer, .cost = keep_cost,
+    .updates = 1,
+};

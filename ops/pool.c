@@ -1,0 +1,84 @@
+/* Rows of pools. A chunk is some planes, each one channel of one image. */
+#include "ops/layout.h"
+#include "ops/ops.h"
+
+static sl_status pool_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_window_check(attrs, &in[0], NULL));
+  sli_window w = sli_window_of(attrs, &in[0], NULL);
+  out[0] = sli_window_output(&w, &in[0], in[0].dim[1]);
+  return SL_OK;
+}
+
+/* Of x and dy. */
+static sl_status gradient_infer(const sl_attrs *attrs, const sl_type *x, const sl_type *dy,
+                                sl_type *dx) {
+  sl_type y, like = *x;
+  like.dtype = dy->dtype;
+  SLI_TRY(pool_infer(attrs, 1, &like, &y));
+  *dx = like;
+  return sli_want("dy", dy, &y);
+}
+
+static sl_status max_pool_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                  sl_type *out) {
+  (void)nin;
+  return gradient_infer(attrs, &in[0], &in[1], &out[0]);
+}
+
+static sl_status mean_pool_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_type *out) {
+  (void)nin;
+  return gradient_infer(attrs, &in[1], &in[0], &out[0]);
+}
+
+/* Images and channels are shared out. */
+static int pool_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                           sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  for (int d = 0; d < 2; d++)
+    out[d] = (sl_signature){.in = {sli_split(d)}, .out = {sli_split(d)}};
+  return 2;
+}
+
+SLI_COST(pool_cost, 0, 1, 1)
+
+SLI_COST(max_pool_b_cost, 0, 1, 2)
+
+SLI_COST(mean_pool_b_cost, 1, 1, 1)
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+const sl_op sl_op_max_pool = {
+    .name = "max_pool", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = pool_signatures,
+    .infer = pool_infer, .cost = pool_cost, .hash = sli_window_hash,
+    .grad = {{.op = &sl_op_max_pool_b, .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_max_pool_b = {
+    .name = "max_pool_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = max_pool_b_infer, .cost = max_pool_b_cost,
+    .hash = sli_window_hash,
+};
+
+const sl_op sl_op_mean_pool = {
+    .name = "mean_pool", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
+    .pieces = SL_PIECES_SIGNATURES, .signatures = pool_signatures,
+    .infer = pool_infer, .cost = pool_cost, .hash = sli_window_hash,
+    .grad = {{.op = &sl_op_mean_pool_b, .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1, .of = {0}}},
+};
+
+const sl_op sl_op_mean_pool_b = {
+    .name = "mean_pool_b", .min_in = 2, .max_in = 2, .nout = 1,
+    .narrow_in = 3, .narrow_out = 1, .unread = 1 << 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .infer = mean_pool_b_infer, .cost = mean_pool_b_cost,
+    .hash = sli_window_hash,
+};

@@ -1,0 +1,14 @@
+/* Shared by the rules of ops/reduce.c and their kernels. */
+#ifndef SLUICE_OPS_REDUCE_H
+#define SLUICE_OPS_REDUCE_H
+
+#include "ops/ops.h"
+
+static inline uint32_t sli_reduce_all_axes(const sl_type *type) { return (1u << type->ndim) - 1; }
+
+/* No bit means all dims. */
+static inline uint32_t sli_reduce_axes(const sl_attrs *attrs, const sl_type *type) {
+  return attrs->axes ? attrs->axes : sli_reduce_all_axes(type);
+}
+
+#endif

@@ -1,0 +1,211 @@
+/* Weights at rest: between a file's blocks, f32, and the rows that products read. The plain way, a number at a
+ * time; kernels/cpu/vector/rest.h has the fast one. */
+#include "ops/rest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/half.h"
+
+static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+
+/* As files name them, with the bytes of a block and how it is taken. */
+static const struct {
+  const char *type;
+  sl_rest rest;
+  int bytes;
+  void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+} forms[] = {{"F32", SL_REST_F32, 0, NULL},
+             {"BF16", SL_REST_BF16, 0, NULL},
+             {"Q8_0", SL_REST_Q8_0, 34, take_same},
+             {"Q5_0", SL_REST_Q8_0, 22, take_q5_0},
+             {"Q4_1", SL_REST_Q4_1, 20, take_q4_1},
+             {"Q4_0", SL_REST_Q4_1, 18, take_q4_0}};
+
+sl_rest sli_rest_named(const char *type) {
+  for (size_t i = 0; i < SLI_COUNT(forms); i++)
+    if (!strcmp(forms[i].type, type)) return forms[i].rest;
+  return SL_REST_F32;
+}
+
+bool sli_rest_blocks(sl_rest rest) { return rest == SL_REST_Q8_0 || rest == SL_REST_Q4_1; }
+
+static int scales_of(sl_rest rest) { return rest == SL_REST_Q4_1 ? 2 : 1; }
+
+static size_t row_bytes(sl_rest rest, int64_t k) {
+  size_t scales = (size_t)(k / SLI_REST_BLOCK * scales_of(rest)) * sizeof(uint16_t);
+  return (sli_rest_scales_at(rest, k) + scales + 3) / 4 * 4;
+}
+
+sl_type sli_rest_type(sl_rest rest, const sl_type *values) {
+  sl_type type = *values;
+  type.dtype = rest == SL_REST_F32 ? SL_F32 : rest == SL_REST_BF16 ? SL_BF16 : SL_I32;
+  if (sli_rest_blocks(rest))
+    type.dim[type.ndim - 1] = (int64_t)(row_bytes(rest, sl_type_last(values)) / sizeof(int32_t));
+  return type;
+}
+
+sl_rest sli_rest_of(const sl_type *lies, int64_t k) {
+  if (lies->dtype != SL_I32) return lies->dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
+  bool bytes = (size_t)sl_type_last(lies) * sizeof(int32_t) == row_bytes(SL_REST_Q8_0, k);
+  return bytes ? SL_REST_Q8_0 : SL_REST_Q4_1;
+}
+
+bool sli_rest_fits(sl_rest rest, const sl_type *values) {
+  return values->ndim == 2 && (!sli_rest_blocks(rest) || sl_type_last(values) % SLI_REST_BLOCK == 0);
+}
+
+/* ---- bf16 --------------------------------------------------------------------------------- */
+
+static uint16_t round_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64); /* NaN stays one */
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void sli_rest_pack(sl_rest rest, const sl_type *values, const float *from, void *out) {
+  SLI_CHECK(!sli_rest_blocks(rest), "f32 becomes no blocks");
+  uint16_t *to = out;
+  if (rest == SL_REST_F32) memcpy(out, from, sl_type_bytes(values));
+  else for (int64_t i = 0, n = sl_type_elements(values); i < n; i++) to[i] = round_bf16(from[i]);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+static float half_at(const void *from) {
+  uint16_t half;
+  memcpy(&half, from, sizeof half);
+  return sli_half_to_float(half);
+}
+
+static void unpack_q8_0(const unsigned char *row, int64_t k, float *out) {
+  const unsigned char *scales = row + sli_rest_scales_at(SL_REST_Q8_0, k);
+  for (int64_t i = 0; i < k; i++) out[i] = (float)(int8_t)row[i] * half_at(scales + i / SLI_REST_BLOCK * 2);
+}
+
+static void unpack_q4_1(const unsigned char *row, int64_t k, float *out) {
+  const unsigned char *scales = row + sli_rest_scales_at(SL_REST_Q4_1, k);
+  for (int64_t i = 0; i < k; i++) {
+    int64_t block = i / SLI_REST_BLOCK, at = i % SLI_REST_BLOCK;
+    int byte = row[block * 16 + at % 16], q = at < 16 ? byte & 15 : byte >> 4;
+    out[i] = (float)q * half_at(scales + block * 4) + half_at(scales + block * 4 + 2);
+  }
+}
+
+void sli_rest_unpack(sl_rest rest, const sl_type *values, const void *from, float *out) {
+  int64_t k = sl_type_last(values), rows = sl_type_rows(values);
+  const uint16_t *words = from;
+  if (rest == SL_REST_F32) memcpy(out, from, sl_type_bytes(values));
+  if (rest == SL_REST_BF16)
+    for (int64_t i = 0; i < rows * k; i++) out[i] = sli_bfloat_to_float(words[i]);
+  for (int64_t r = 0; r < rows && sli_rest_blocks(rest); r++) {
+    const unsigned char *row = (const unsigned char *)from + (size_t)r * row_bytes(rest, k);
+    (rest == SL_REST_Q8_0 ? unpack_q8_0 : unpack_q4_1)(row, k, out + r * k);
+  }
+}
+
+/* The half that is -8 times another: three more of its exponent. */
+static uint16_t minus_eight(uint16_t half) {
+  uint16_t sign = (uint16_t)(~half & 0x8000), size = half & 0x7fff;
+  for (int i = 0; i < 3; i++) size = (uint16_t)(size < 0x400 ? 2 * size : size + 0x400);
+  return (uint16_t)(sign | (size < 0x7c00 ? size : 0x7c00));
+}
+
+static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  memcpy(numbers, block + 2, 32);
+}
+
+/* Five bits of a number, of which the last lie in four bytes before the others, are a byte from -16 on. */
+static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  for (int i = 0; i < 32; i++) {
+    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4, fifth = block[2 + i / 8] >> i % 8 & 1;
+    numbers[i] = (unsigned char)((four | fifth << 4) - 16);
+  }
+}
+
+static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 4);
+  memcpy(numbers, block + 4, 16);
+}
+
+/* m is -8 d, which halves have, too. */
+static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  scales[1] = minus_eight(scales[0]);
+  memcpy(numbers, block + 2, 16);
+}
+
+void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const void *from, void *out) {
+  size_t f = 0;
+  while (strcmp(forms[f].type, type)) f++;
+  int64_t k = sl_type_last(values), blocks = k / SLI_REST_BLOCK, each = rest == SL_REST_Q8_0 ? 32 : 16;
+  const unsigned char *block = from;
+  for (int64_t r = 0; r < sl_type_rows(values); r++) {
+    unsigned char *row = (unsigned char *)out + (size_t)r * row_bytes(rest, k);
+    for (int64_t b = 0; b < blocks; b++, block += forms[f].bytes)
+      forms[f].take(block, row + b * each,
+                    (uint16_t *)(void *)(row + sli_rest_scales_at(rest, k)) + b * scales_of(rest));
+  }
+}
+
+/* ---- groups ------------------------------------------------------------------------------- */
+
+/* How a row's blocks and those of its group are told apart, and which way numbers go. */
+typedef struct moving {
+  int64_t numbers, scales, wide;
+  uint32_t flips;
+  bool back;
+} moving;
+
+static inline void move_part(const moving *m, uint8_t *row, uint8_t *grouped, size_t bytes) {
+  if (m->back) memcpy(row, grouped, bytes);
+  else memcpy(grouped, row, bytes);
+}
+
+static void move_block(const moving *m, uint8_t *numbers, uint8_t *scales, uint8_t *block, int64_t at) {
+  for (int64_t j = 0; j < m->numbers / 4; j++) {
+    uint8_t *quad = block + (j * m->wide + at) * 4;
+    uint32_t word;
+    memcpy(&word, m->back ? quad : numbers + 4 * j, 4);
+    word ^= m->flips;
+    memcpy(m->back ? numbers + 4 * j : quad, &word, 4);
+  }
+  uint8_t *halves = block + m->wide * m->numbers + 2 * at;
+  for (int64_t s = 0; s < m->scales; s++) move_part(m, scales + 2 * s, halves + 2 * s * m->wide, 2);
+}
+
+/* The rows of a group; `bytes` of each. */
+static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t bytes) {
+  int64_t each = m->numbers + 2 * m->scales, blocks = bytes / each;
+  for (int64_t b = 0; b < blocks; b++)
+    for (int64_t r = 0; r < m->wide; r++) {
+      uint8_t *row = rows + r * bytes, *scales = row + blocks * m->numbers + 2 * b * m->scales;
+      move_block(m, row + b * m->numbers, scales, grouped + b * m->wide * each, r);
+    }
+}
+
+/* Group by group, each through a copy. */
+static void regroup(sl_rest rest, const sl_type *lies, void *rows, bool back) {
+  int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide;
+  uint8_t *copy = sli_calloc(SLI_REST_GROUP, (size_t)bytes);
+  for (int64_t r = 0; r < n && sli_rest_blocks(rest); r += wide) {
+    wide = SLI_MIN(n - r, SLI_REST_GROUP);
+    uint8_t *here = (uint8_t *)rows + r * bytes;
+    memcpy(copy, here, (size_t)(wide * bytes));
+    const moving m = {sli_rest_numbers(rest), scales_of(rest), wide, rest == SL_REST_Q8_0 ? 0x80808080 : 0, back};
+    if (back) move_group(&m, here, copy, bytes);
+    else move_group(&m, copy, here, bytes);
+  }
+  free(copy);
+}
+
+void sli_rest_group(sl_rest rest, const sl_type *lies, void *rows) { regroup(rest, lies, rows, false); }
+
+void sli_rest_ungroup(sl_rest rest, const sl_type *lies, void *groups) { regroup(rest, lies, groups, true); }

@@ -1,0 +1,175 @@
+/* Rotary frequencies, and how models stretch them for contexts longer than they were pretrained
+ * with. Pair j of a head turns by theta^(-j/pairs) a position; its wavelength is 2 pi over that.
+ *
+ *   linear  positions lie `factor` times as close (Chen et al., arXiv 2306.15595)
+ *   llama3  wavelengths longer than original / low are stretched, those shorter than
+ *           original / high stay, and between them it is a blend (Dubey et al., arXiv 2407.21783)
+ *   yarn    a blend by pair, from the pair that turns `high` times in the original context to the
+ *           one that turns `low` times; attention gets sharper by `scale` (Peng et al., arXiv
+ *           2309.00071)
+ *
+ * The keys are those of Hugging Face's rope_parameters. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/ops.h>
+
+#include "base/base.h"
+#include "ops/layout.h"
+
+typedef struct stretch {
+  const sl_rope *rope;
+  double theta;
+  int64_t pairs;
+} stretch;
+
+/* ---- each kind's share of the way from stretched, 0, to as it was, 1 -------------------------- */
+
+static double stay_plain(const stretch *s, int64_t j, double frequency) {
+  (void)s, (void)j, (void)frequency;
+  return 1;
+}
+
+static double stay_linear(const stretch *s, int64_t j, double frequency) {
+  (void)s, (void)j, (void)frequency;
+  return 0;
+}
+
+static double between_0_and_1(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+
+static double stay_llama3(const stretch *s, int64_t j, double frequency) {
+  (void)j;
+  const sl_rope *r = s->rope;
+  double turns = r->original * frequency / (2 * M_PI);
+  return between_0_and_1((turns - r->low) / (r->high - r->low));
+}
+
+/* The pair, as a real number, that turns so often in the original context. */
+static double pair_that_turns(const stretch *s, double times) {
+  return (double)s->pairs * log(s->rope->original / (times * 2 * M_PI)) / log(s->theta);
+}
+
+static double stay_yarn(const stretch *s, int64_t j, double frequency) {
+  (void)frequency;
+  double first = floor(pair_that_turns(s, s->rope->high)), last = ceil(pair_that_turns(s, s->rope->low));
+  first = fmax(first, 0);
+  last = fmin(last, 2 * (double)s->pairs - 1);
+  if (last == first) last += 0.001;
+  return 1 - between_0_and_1(((double)j - first) / (last - first));
+}
+
+/* ---- the kinds ---------------------------------------------------------------------------- */
+
+typedef struct key {
+  const char *name;
+  size_t field;      /* of sl_rope, a double */
+  bool optional;
+  double value;      /* where it is left out */
+} key;
+
+#define KEY(name, field) {name, offsetof(sl_rope, field), false, 0}
+#define OPTIONAL_KEY(name, field, value) {name, offsetof(sl_rope, field), true, value}
+
+static const struct kind {
+  const char *name;
+  double (*stay)(const stretch *s, int64_t j, double frequency);
+  key keys[6];
+} kinds[] = {
+    [SL_ROPE_PLAIN] = {"none", stay_plain, {{0}}},
+    [SL_ROPE_LINEAR] = {"linear", stay_linear, {KEY("factor", factor)}},
+    [SL_ROPE_LLAMA3] = {"llama3", stay_llama3,
+                        {KEY("factor", factor), KEY("low_freq_factor", low),
+                         KEY("high_freq_factor", high),
+                         KEY("original_max_position_embeddings", original)}},
+    [SL_ROPE_YARN] = {"yarn", stay_yarn,
+                      {KEY("factor", factor), KEY("original_max_position_embeddings", original),
+                       OPTIONAL_KEY("beta_slow", low, 1), OPTIONAL_KEY("beta_fast", high, 32),
+                       OPTIONAL_KEY("attention_factor", scale, 0)}}};
+
+static double scale_of(const sl_rope *r) {
+  if (r->kind != SL_ROPE_YARN) return 1;
+  return r->scale > 0 ? r->scale : r->factor > 1 ? 0.1 * log(r->factor) + 1 : 1;
+}
+
+double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency) {
+  static const sl_rope plain = {.kind = SL_ROPE_PLAIN, .factor = 1};
+  stretch s = {attrs->user ? attrs->user : &plain,
+               attrs->theta > 0 ? (double)attrs->theta : 10000.0, pairs};
+  for (int64_t j = 0; j < pairs; j++) {
+    double f = pow(s.theta, -(double)j / (double)pairs);
+    double stay = kinds[s.rope->kind].stay(&s, j, f);
+    frequency[j] = stay == 1 ? f : stay * f + (1 - stay) * f / s.rope->factor;
+  }
+  return scale_of(s.rope);
+}
+
+uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  (void)nin;
+  const sl_rope *r = attrs->user;
+  if (!r) return hash;
+  const double reals[] = {r->factor, r->original, r->low, r->high, r->scale};
+  hash = sli_hash_word(hash, (uint64_t)r->kind);
+  for (size_t i = 0; i < SLI_COUNT(reals); i++) hash = sli_hash_real(hash, reals[i]);
+  return hash;
+}
+
+/* ---- as text ------------------------------------------------------------------------------ */
+
+static sl_status find_kind(const char *text, size_t length, sl_rope *out) {
+  for (size_t k = 0; k < SLI_COUNT(kinds); k++)
+    if (strlen(kinds[k].name) == length && !memcmp(kinds[k].name, text, length)) {
+      out->kind = (sl_rope_kind)k;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "rotary scaling \"%.*s\": it is one of none, linear, llama3, yarn",
+                 (int)SLI_MIN(length, (size_t)40), text);
+}
+
+static const key *find_key(const struct kind *kind, const char *name, size_t length) {
+  for (const key *k = kind->keys; k->name; k++)
+    if (strlen(k->name) == length && !memcmp(k->name, name, length)) return k;
+  return NULL;
+}
+
+static double *field(sl_rope *rope, const key *k) { return (double *)((char *)rope + k->field); }
+
+/* "factor=8"; *at moves behind it. */
+static sl_status read_value(const char **at, const struct kind *kind, sl_rope *out) {
+  size_t length = strcspn(*at, "=,");
+  const key *k = find_key(kind, *at, length);
+  if (!k)
+    return sl_fail(SL_E_USAGE, "rotary scaling %s has no \"%.*s\"", kind->name,
+                   (int)SLI_MIN(length, (size_t)40), *at);
+  char *end = NULL;
+  double value = (*at)[length] == '=' ? strtod(*at + length + 1, &end) : 0;
+  if (!end || end == *at + length + 1 || (*end && *end != ',') || !(value > 0 && value < 1e30))
+    return sl_fail(SL_E_USAGE, "rotary scaling %s: %s must be a positive number", kind->name,
+                   k->name);
+  *field(out, k) = value;
+  *at = end + (*end == ',');
+  return SL_OK;
+}
+
+static sl_status check(const struct kind *kind, sl_rope *out) {
+  for (const key *k = kind->keys; k->name; k++) {
+    double *value = field(out, k);
+    if (*value == 0 && !k->optional)
+      return sl_fail(SL_E_USAGE, "rotary scaling %s needs %s=", kind->name, k->name);
+    if (*value == 0) *value = k->value;
+  }
+  if (out->low && out->low >= out->high)
+    return sl_fail(SL_E_USAGE, "rotary scaling %s: %g, the lower bound, is not less than %g, the "
+                   "upper", kind->name, out->low, out->high);
+  return SL_OK;
+}
+
+sl_status sl_rope_parse(const char *text, sl_rope *out) {
+  size_t length = strcspn(text, ":");
+  *out = (sl_rope){.kind = SL_ROPE_PLAIN};
+  sl_status status = length ? find_kind(text, length, out) : SL_OK;
+  const char *at = text + length + (text[length] == ':');
+  while (!status && *at) status = read_value(&at, &kinds[out->kind], out);
+  return status ? status : check(&kinds[out->kind], out);
+}

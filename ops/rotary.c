@@ -1,0 +1,76 @@
+/* Rows of rotary positions. The table of angles is the state of all calls of a device that turn
+ * by the same. */
+#include "base/base.h"
+#include "ops/layout.h"
+#include "ops/batch.h"
+#include "ops/ops.h"
+#include "ops/rotary.h"
+
+static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
+  if (attrs->heads < 1 || in[0].dim[2] % (2 * attrs->heads))
+    return sli_misfit(&in[0], "x must be f32[b, t, n] with n a multiple of 2 * %d heads",
+                      attrs->heads);
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* Sequences, positions or heads are shared out. */
+static int rotary_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                             sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  int n = 0;
+  out[n++] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
+  out[n++] = (sl_signature){.in = {sli_split(1)}, .out = {sli_split(1)}, .first = 1};
+  out[n++] = (sl_signature){.in = {sli_split(2)}, .out = {sli_split(2)}, .heads = true};
+  return n;
+}
+
+SLI_COST(rotary_cost, 0, 1, 3)
+
+static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
+  sli_rotary_shape t = sli_rotary_shape_of(call);
+  *which = sli_hash_word(SLI_HASH_SEED, (uint64_t)t.positions);
+  double theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
+  *which = sli_hash_real(sli_hash_word(*which, (uint64_t)t.pairs), theta);
+  *which = sli_rope_hash(*which, call->attrs, 1);
+  return sli_rotary_table_bytes(&t);
+}
+
+const sl_op sl_op_rotary = {
+    .name = "rotary", .served = &sl_op_rotary_served, .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1, .cheap = true,
+    .pieces = SL_PIECES_POSITIONS, .over = {1},
+    .infer = rotary_infer, .cost = rotary_cost,
+    .keeps = rotary_keeps,
+    .hash = sli_rope_hash, .signatures = rotary_signatures,
+    .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .fixed = true,
+};
+
+const sl_op sl_op_rotary_b = {
+    .name = "rotary_b", .min_in = 1, .max_in = 1, .nout = 1,
+    .narrow_in = 1, .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS, .over = {1},
+    .infer = rotary_infer, .cost = rotary_cost,
+    .keeps = rotary_keeps,
+    .hash = sli_rope_hash,
+    .fixed = true,
+};
+
+/* ---- served: positions of any sequences ------------------------------------------------- */
+
+static sl_status rotary_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 1));
+  return rotary_infer(attrs, 1, in, out);
+}
+
+const sl_op sl_op_rotary_served = {
+    .name = "rotary_served", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = rotary_served_infer, .cost = rotary_cost,
+    .keeps = rotary_keeps, .hash = sli_rope_hash,
+    .looks = 1, .follows = 1,
+    .fixed = true,
+};

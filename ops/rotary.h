@@ -1,0 +1,29 @@
+/* Shared by the rules of ops/rotary.c and their kernels. */
+#ifndef SLUICE_OPS_ROTARY_H
+#define SLUICE_OPS_ROTARY_H
+
+#include "ops/ops.h"
+
+/* The state of rotary calls: cos and sin of position t, pair j. */
+typedef struct sli_rotary {
+  int64_t positions, pairs;
+  float *cos, *sin; /* [positions, pairs] */
+} sli_rotary;
+
+/* The angles by which calls turn, and so the table they share. */
+typedef struct sli_rotary_shape {
+  int64_t positions, pairs;
+} sli_rotary_shape;
+
+static inline sli_rotary_shape sli_rotary_shape_of(const sl_call *call) {
+  const sl_type *x = &call->in_type[0];
+  const sl_attrs *a = call->attrs;
+  return (sli_rotary_shape){.positions = a->first + a->dims[1] + (a->length ? a->length : x->dim[1]),
+                   .pairs = x->dim[2] / a->heads / 2};
+}
+
+static inline size_t sli_rotary_table_bytes(const sli_rotary_shape *t) {
+  return sizeof(sli_rotary) + 2 * (size_t)(t->positions * t->pairs) * sizeof(float);
+}
+
+#endif

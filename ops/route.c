@@ -1,0 +1,90 @@
+/* Rows that go to the devices of their experts, and come back.
+ *
+ * Ids lead rows to experts: places of ids count row by row, a token's one behind the other. Whoever
+ * has some of the ids' rows sends each device those that are for its experts, in the order of places;
+ * a device puts what comes of all sources one behind the other, which is the order of places of all
+ * ids, and what it makes of that goes back in the same parts. So who knows all ids knows which row is
+ * whose, and nothing has to be said beside rows. Their number is an extent. */
+#include "ops/crowded.h"
+#include "ops/ops.h"
+#include "ops/route.h"
+
+/* ---- shapes ------------------------------------------------------------------------------ */
+
+/* What comes of it is said with the route, for it depends on the devices. */
+static sl_status route_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  const sl_route *route = attrs->user;
+  (void)nin, (void)in;
+  if (!route) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_route");
+  out[0] = route->type;
+  return SL_OK;
+}
+
+static int64_t expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
+  (void)o, (void)type, (void)tick;
+  return ((const sl_route *)attrs->user)->expected;
+}
+
+/* What is read and written, by rows that are there. */
+static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                       double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in;
+  *flops = 0;
+  *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
+}
+
+/* ---- own_ids ---------------------------------------------------------------------------------------- */
+
+sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
+  const sl_route *r = sli_route_of(call);
+  int64_t room = sl_type_elements(&call->out_type[0]);
+  return sl_fail(SL_E_INPUT, "%lld rows come to device %d of the stage for its experts %lld to %lld, and it "
+                 "has room for %lld: --expert-rows %.3g would have been enough", (long long)rows, r->rank,
+                 (long long)r->first, (long long)(r->first + r->count - 1), (long long)room,
+                 (double)rows / (double)r->expected);
+}
+
+static sl_status own_ids_check(const sl_call *call) {
+  int64_t rows = sli_route_count(sli_route_of(call), call->in[0], sl_type_elements(&call->in_type[0]));
+  return rows <= sl_type_elements(&call->out_type[0]) ? SL_OK : sli_own_ids_crowded(call, rows);
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------- */
+
+static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sl_route *r = attrs->user;
+  const int64_t of[] = {r->first, r->count, r->begin, r->end, r->expected};
+  (void)nin;
+  for (size_t i = 0; i < SLI_COUNT(of); i++) hash = sli_hash_word(hash, (uint64_t)of[i]);
+  return hash;
+}
+
+const sl_op sl_op_dispatch = {
+    .name = "dispatch", .min_in = 2, .max_in = 2, .nout = 1, .hash = route_hash,
+    .infer = route_infer, .cost = route_cost, .narrow_in = 1, .narrow_out = 1,
+    .fills = 1, .second = 1, .expects = expects,
+};
+
+const sl_op sl_op_collect = {
+    .name = "collect", .min_in = 1, .max_in = -1, .nout = 1, .hash = route_hash,
+    .infer = route_infer, .cost = route_cost, .narrow_in = ~0u, .narrow_out = 1,
+    .fills = 1, .second = 1, .looks = ~0u, .expects = expects,
+};
+
+const sl_op sl_op_own_ids = {
+    .name = "own_ids", .min_in = 1, .max_in = 1, .nout = 1, .hash = route_hash,
+    .infer = route_infer, .check = own_ids_check,
+    .fills = 1, .second = 1, .expects = expects,
+};
+
+const sl_op sl_op_give_back = {
+    .name = "give_back", .min_in = 2, .max_in = 2, .nout = 1, .hash = route_hash,
+    .infer = route_infer, .cost = route_cost, .narrow_in = 1, .narrow_out = 1,
+    .fills = 1, .second = 1, .looks = 1, .expects = expects,
+};
+
+const sl_op sl_op_restore = {
+    .name = "restore", .min_in = 2, .max_in = -1, .nout = 1, .hash = route_hash,
+    .infer = route_infer, .cost = route_cost,
+    .narrow_in = ~1u, .narrow_out = 1, .looks = ~0u,
+};

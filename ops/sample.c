@@ -1,0 +1,52 @@
+/* The rows at the ends of a served graph: begin, of the rows that a tick has; pick, of those whose logits are
+ * wanted; and sample, of a token for each. */
+#include "ops/batch.h"
+#include "ops/ops.h"
+
+/* ---- begin ------------------------------------------------------------------------------ */
+
+static sl_status begin_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs;
+  SLI_TRY(sli_want_array("tokens", &in[0], SL_I32, 2));
+  SLI_TRY(sli_want_batch(nin, in, 1));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+const sl_op sl_op_begin = {
+    .name = "begin", .min_in = 2, .max_in = 2, .nout = 1, .infer = begin_infer,
+    .fills = 1, .second = 1,
+};
+
+/* ---- pick ------------------------------------------------------------------------------- */
+
+/* attrs.count: how many. */
+static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_batch(nin, in, 1));
+  out[0] = in[0];
+  out[0].dim[1] = attrs->count;
+  return SL_OK;
+}
+
+const sl_op sl_op_pick = {
+    .name = "pick", .min_in = 2, .max_in = 2, .nout = 1, .infer = pick_infer,
+    .fills = 1, .second = 1, .looks = 1,
+};
+
+/* ---- sample ----------------------------------------------------------------------------- */
+
+static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_array("batch", &in[1], SL_I32, 1));
+  out[0] = SL_TYPE(SL_I32, in[0].dim[1], (int64_t)(sizeof(sl_sampled) / sizeof(int32_t)));
+  return SL_OK;
+}
+
+/* ---- one token ---------------------------------------------------------------------------- */
+
+const sl_op sl_op_sample = {
+    .name = "sample", .min_in = 2, .max_in = 2, .nout = 1,
+    .infer = sample_infer, .looks = 1,
+};

@@ -1,0 +1,64 @@
+/* Rows of served graphs that read weights: products and tables, of as many rows as there are, each as if it were
+ * alone. Weights lie as their types say, and what is made of them has the bits that it has where
+ * they are f32. */
+#include "base/base.h"
+#include "ops/batch.h"
+#include "ops/ops.h"
+#include "ops/rest.h"
+
+/* Rows of so many numbers, however they lie. */
+static sl_status want_rows(const char *what, const sl_type *in, int64_t k) {
+  sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, k);
+  sl_rest rest = sli_rest_of(in, k);
+  sl_type lies = sli_rest_type(rest, &values);
+  if (sli_rest_fits(rest, &values)) return sli_want(what, in, &lies);
+  return sli_misfit(in, "%s must have rows of %lld numbers", what, (long long)k);
+}
+
+static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 4));
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
+  int64_t k = sl_type_last(&in[0]);
+  sl_type turned = SL_TYPE(SL_F32, k, sl_type_last(&in[1])), bias;
+  SLI_TRY(attrs->transposed ? sli_want("weight", &in[1], &turned) : want_rows("weight", &in[1], k));
+  int64_t n = in[1].dim[attrs->transposed ? 1 : 0];
+  bias = SL_TYPE(SL_F32, n);
+  if (in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
+  out[0] = sli_type_with_last(&in[0], n);
+  return SL_OK;
+}
+
+static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, double *flops,
+                               double *bytes) {
+  (void)attrs;
+  *flops = 2.0 * (double)sl_type_elements(&in[0]) * (double)sl_type_last(&out[0]);
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+const sl_op sl_op_linear_served = {
+    .name = "linear_served", .min_in = 5, .max_in = 5, .nout = 1,
+    .infer = linear_served_infer, .cost = linear_served_cost,
+    .looks = 1, .follows = 1,
+};
+
+/* attrs.dims[0]: numbers of a row. */
+static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 2));
+  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, 2));
+  SLI_TRY(want_rows("table", &in[1], attrs->dims[0]));
+  out[0] = SL_TYPE(SL_F32, in[0].dim[0], in[0].dim[1], attrs->dims[0]);
+  return SL_OK;
+}
+
+static void embedding_served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, double *flops,
+                                  double *bytes) {
+  (void)attrs, (void)nin, (void)in;
+  *flops = 0;
+  *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
+}
+
+const sl_op sl_op_embedding_served = {
+    .name = "embedding_served", .min_in = 3, .max_in = 3, .nout = 1,
+    .infer = embedding_served_infer, .cost = embedding_served_cost,
+    .looks = 1, .follows = 1,
+};

@@ -1,0 +1,52 @@
+/* Softmax along a dim: the bit of attrs.axes, or the last. */
+#include "ops/ops.h"
+#include "ops/space.h"
+
+static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
+  SLI_TRY(sli_want_array("x", x, SL_F32, -1));
+  if (!(attrs->axes & (attrs->axes - 1)) && !(attrs->axes >> x->ndim)) return SL_OK;
+  return sli_misfit(x, "attrs.axes must have one bit, of a dim of x, not %#x", attrs->axes);
+}
+
+static sl_status softmax_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_axis(attrs, &in[0]));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+static sl_status softmax_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(softmax_infer(attrs, nin, in, out));
+  return sli_want("dy", &in[1], &in[0]);
+}
+
+static int softmax_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                              sl_signature *out) {
+  (void)nin;
+  int n = 0, axis = sli_one_axis(attrs, &in[0]);
+  for (int d = 0; d < in[0].ndim; d++)
+    if (d != axis) out[n++] = (sl_signature){.in = {sli_split(d)}, .out = {sli_split(d)}};
+  return n;
+}
+
+SLI_COST(softmax_cost, 0, 1, 20)
+SLI_COST(softmax_b_cost, 0, 1, 5)
+
+#define ROWS(name_)                                                            \
+  const sl_op sl_op_##name_ = {                                                \
+      .name = #name_, .min_in = 1, .max_in = 1, .nout = 1,                     \
+      .narrow_in = 1, .narrow_out = 1,                                         \
+      .pieces = SL_PIECES_SIGNATURES,                                          \
+      .infer = softmax_infer, .cost = softmax_cost,                           \
+      .signatures = softmax_signatures,                                        \
+      .grad = {{.op = &sl_op_##name_##_b, .cls = SL_CLASS_B,                   \
+                .in = {SL_OUT(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},          \
+  };                                                                           \
+  const sl_op sl_op_##name_##_b = {                                            \
+      .name = #name_ "_b", .min_in = 2, .max_in = 2, .nout = 1,                \
+      .narrow_in = 3, .narrow_out = 1,                                         \
+      .pieces = SL_PIECES_ELEMENTS,                                            \
+      .infer = softmax_b_infer, .cost = softmax_b_cost,                          \
+  };
+ROWS(softmax)
+ROWS(log_softmax)

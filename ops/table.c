@@ -1,0 +1,17 @@
+/* The table of shipped rows. */
+#include <string.h>
+
+#include "ops/ops.h"
+
+const sl_op *const sl_ops[] = {
+#define OP(name) &sl_op_##name,
+#include "ops/ops.def"
+#undef OP
+    NULL,
+};
+
+const sl_op *sl_op_find(const char *name) {
+  for (int i = 0; sl_ops[i]; i++)
+    if (!strcmp(sl_ops[i]->name, name)) return sl_ops[i];
+  return NULL;
+}

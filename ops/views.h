@@ -1,0 +1,9 @@
+/* Shared by the rules of ops/views.c and their kernels. */
+#ifndef SLUICE_OPS_VIEWS_H
+#define SLUICE_OPS_VIEWS_H
+
+#include "ops/ops.h"
+
+static inline int sli_concat_axis(const sl_attrs *attrs) { return __builtin_ctz(attrs->axes); }
+
+#endif
