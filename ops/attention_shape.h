@@ -4,8 +4,8 @@
 
 #include <sluice/op.h>
 
-/* Keys that attention looks at together, on CPUs. */
-enum { SLI_KEY_TILE = 64 };
+/* The widest head, and keys that attention looks at together, on CPUs. */
+enum { SLI_MAX_HEAD_DIM = 256, SLI_KEY_TILE = 64 };
 
 int sli_kv_heads(const sl_attrs *attrs);
 float sli_attention_scale(const sl_attrs *attrs, int64_t dim); /* of scores, of heads so wide */

@@ -11,7 +11,7 @@
 
 #include "actors/plan/plan.h"
 #include "kernels/bind.h"
-#include "kernels/kernels.h"
+#include "ops/ops.h"
 
 /* Bytes of the workspace, from ... to, that have been written in a firing. */
 typedef struct stretch {

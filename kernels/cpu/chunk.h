@@ -192,7 +192,7 @@ typedef struct sli_sweep {
   int64_t tail_batch;
 } sli_sweep;
 
-enum { SLI_MAX_HEAD_DIM = 256, SLI_QUERY_TILE = 32 };
+enum { SLI_QUERY_TILE = 32 };
 enum { SLI_CHUNKS_EACH = 16 }; /* of attention, for each thread, at least where there are tiles enough */
 
 static inline int64_t sli_query_tiles(const sli_attention *a) {
