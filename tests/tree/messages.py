@@ -9,7 +9,7 @@ LEAST = 6  # characters of a fragment that are worth looking for
 
 def texts(root):
     names = subprocess.check_output(["git", "-C", root, "ls-files", "actors", "base", "comm", "graph", "io",
-                                     "kernels", "models", "placement", "serve", "tools"], text=True).split()
+                                     "kernels", "models", "ops", "placement", "serve", "tools"], text=True).split()
     for name in names:
         if name.endswith((".c", ".h")):
             with open(root + "/" + name, encoding="utf-8") as file:
