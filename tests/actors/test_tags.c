@@ -18,9 +18,9 @@ enum { MICROBATCHES = 3, NUMBERS = 16 };
 static void make(const sl_call *call) {
   for (int o = 0; o < call->nout; o++) memset(call->out[o], 0, NUMBERS * sizeof(float));
 }
-static const sl_op make_op = {.name = "make", .max_in = -1, .cpu = make};
-static const sl_op need_op = {.name = "need", .min_in = 1, .max_in = 1, .nout = 1, .cpu = make};
-static const sl_op fill_op = {.name = "fill", .nout = 1, .cpu = make, .fills = 1};
+static const sl_op make_op = {.name = "make", .max_in = -1, .kernels = SL_CPU_KERNEL(make)};
+static const sl_op need_op = {.name = "need", .min_in = 1, .max_in = 1, .nout = 1, .kernels = SL_CPU_KERNEL(make)};
+static const sl_op fill_op = {.name = "fill", .nout = 1, .kernels = SL_CPU_KERNEL(make), .fills = 1};
 
 /* One call of so many inputs and outputs, each in the slot of its port. */
 static sl_program *program_of(sl_plan *plan, const sl_op *op, int nin, int nout) {
