@@ -368,6 +368,15 @@ static sl_status check_sizes(const sl_plan *plan) {
   return SL_OK;
 }
 
+/* Two sizes, with all their digits where they would look alike. */
+static void format_both(char need[48], char have[48], size_t needed, size_t budget) {
+  sli_format_bytes(need, (double)needed);
+  sli_format_bytes(have, (double)budget);
+  if (strcmp(need, have)) return;
+  snprintf(need, 48, "%zu bytes", needed);
+  snprintf(have, 48, "%zu bytes", budget);
+}
+
 static sl_status check_budget(const sl_plan *plan, int32_t d, sl_space space) {
   const sl_device *device = &plan->devices[d];
   const sl_room *room = &device->room[space];
@@ -376,11 +385,11 @@ static sl_status check_budget(const sl_plan *plan, int32_t d, sl_space space) {
   static const char *const where[SL_SPACE_COUNT] = {
       [SL_SPACE_DEVICE] = "", [SL_SPACE_HOST] = " of the host's memory (--host-memory SIZE)",
       [SL_SPACE_DISK] = " on disk (--disk DIR:SIZE)"};
-  char need[32], have[32], holders[512];
+  char need[48], have[48], holders[512];
   name_holders(plan, d, space, holders, sizeof holders);
+  format_both(need, have, room->arena_bytes, budget);
   return sl_fail(SL_E_BUDGET, "device %s needs %s%s but its budget is %s; largest holders: %s",
-                 device->name, sli_format_bytes(need, (double)room->arena_bytes), where[space],
-                 sli_format_bytes(have, (double)budget), holders);
+                 device->name, need, where[space], have, holders);
 }
 
 static sl_status check_budgets(const sl_plan *plan) {

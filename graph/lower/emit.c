@@ -420,7 +420,8 @@ static void add_actor(sli_lowering *l, hop_queues *x, int group) {
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),
                 .bases = sli_visits_bases(l, g),
-                .program = sli_lower_program(l, group), .seconds = g->seconds,
+                .program = sli_lower_program(l, group),
+                .seconds = g->hop ? sli_lower_copied(l, g, 0) : g->seconds,
                 .seconds_table = sli_lower_seconds_table(
                     l, g, sli_lower_slowdown(x->slowdowns, g))};
   a.nseconds = a.seconds_table ? sli_lower_ticks(l, false) : 0;

@@ -70,15 +70,11 @@ const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor 
   return which;
 }
 
-/* ---- on modelled devices ------------------------------------------------------------------ */
+/* ---- what is expected --------------------------------------------------------------------- */
 
 /* A set begins with what a call fills. */
-static bool is_expected(const sli_lowering *l, const sl_tensor *extent) {
-  return extent && l->in->kind->modelled && extent->producer->op->expects;
-}
-
-int64_t sli_lower_expected(const sli_lowering *l, const sl_tensor *extent, int32_t tick) {
-  if (!is_expected(l, extent)) return extent->rows;
+int64_t sli_lower_expected(const sl_tensor *extent, int32_t tick) {
+  if (!extent->producer->op->expects) return extent->rows;
   const sli_node *n = extent->producer;
   int64_t rows = n->op->expects(&n->attrs, extent->output, &n->out_type[extent->output], tick);
   return SLI_MAX(SLI_MIN(rows, extent->rows), 0);
@@ -86,10 +82,10 @@ int64_t sli_lower_expected(const sli_lowering *l, const sl_tensor *extent, int32
 
 const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent,
                                         const sli_visits *visits) {
-  if (!is_expected(l, extent)) return NULL;
+  if (!extent || !l->in->kind->modelled || !extent->producer->op->expects) return NULL;
   int32_t ticks = visits ? visits->count : sli_lower_ticks(l, false);
   int32_t *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
-    table[t] = (int32_t)sli_lower_expected(l, extent, visits ? visits->tick[t] : t);
+    table[t] = (int32_t)sli_lower_expected(extent, visits ? visits->tick[t] : t);
   return table;
 }

@@ -336,9 +336,9 @@ static inline size_t sli_lower_aligned(size_t bytes) { return (bytes + 63) & ~(s
  * the arguments of a call have, NULL: none. */
 void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program);
 const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
-/* On modelled devices: how many of a tensor's rows are expected to be valid in a tick of a step, and a
+/* How many of a tensor's rows are expected to be valid in a tick of a step; and on modelled devices a
  * table of that by tick, or of these ticks alone; NULL: all. */
-int64_t sli_lower_expected(const sli_lowering *l, const sl_tensor *extent, int32_t tick);
+int64_t sli_lower_expected(const sl_tensor *extent, int32_t tick);
 const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent,
                                         const sli_visits *visits);
 
@@ -446,6 +446,8 @@ double sli_lower_slowdown(const double *slowdowns, const sli_group *g);
 /* The first by tick of a step, where that differs for how many rows are valid, and passes take so much
  * longer; NULL: it does not. */
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g, double slowdown);
+/* Of a copy, whose seconds are those of a full slot: of the rows that are expected. */
+double sli_lower_copied(const sli_lowering *l, const sli_group *g, int32_t tick);
 /* Of what goes to a home and back at so many bytes a second; 0: that takes no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
 

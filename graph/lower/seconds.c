@@ -6,13 +6,22 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
-/* As long as what is expected of it in a tick. */
-static sl_type expected_type(const sli_lowering *l, sl_tensor *t, const sl_type *type, int32_t tick) {
-  const sl_tensor *extent = sli_tensor_extent(t);
+/* The set that the node's rows are of, or NULL. */
+static const sl_tensor *set_of(const sli_node *n) {
+  const sl_tensor *set = NULL;
+  for (int i = 0; i < n->nin && !set; i++) set = sli_tensor_extent(n->in[i]);
+  for (int o = 0; o < n->nout && !set; o++) set = sli_tensor_extent(n->out[o]);
+  return set;
+}
+
+/* As long as what is expected of it in a tick. An argument that nobody brings or wants has the rows of
+ * the others. */
+static sl_type expected_type(const sli_node *n, sl_tensor *t, const sl_type *type, int32_t tick) {
+  const sl_tensor *extent = t ? sli_tensor_extent(t) : set_of(n);
   sl_type cut = *type;
-  if (!extent) return cut;
+  if (!extent || cut.ndim < 1) return cut;
   int d = cut.dim[0] == extent->rows ? 0 : 1;
-  cut.dim[d] = sli_lower_expected(l, extent, tick);
+  if (d < cut.ndim && cut.dim[d] == extent->rows) cut.dim[d] = sli_lower_expected(extent, tick);
   return cut;
 }
 
@@ -21,19 +30,20 @@ static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t
   sl_type in[n->nin + 1], out[n->nout + 1];
   bool empty = false;
   for (int i = 0; i < n->nin; i++) {
-    in[i] = expected_type(l, n->in[i], &n->in_type[i], tick);
+    in[i] = expected_type(n, n->in[i], &n->in_type[i], tick);
     empty |= n->in[i] && n->in[i]->extent && !sl_type_elements(&in[i]);
   }
-  for (int o = 0; o < n->nout; o++) out[o] = expected_type(l, n->out[o], &n->out_type[o], tick);
+  for (int o = 0; o < n->nout; o++) out[o] = expected_type(n, n->out[o], &n->out_type[o], tick);
   return empty ? 0 : sli_call_seconds(l->in->options->hardware, n, in, out);
 }
 
-/* Of one node: as measured by an earlier run, or as its op's cost says; where
- * pieces differ, their mean. */
-static double node_seconds(const sli_lowering *l, const sli_node *n) {
+/* Of one node in a tick: as measured by an earlier run, or as its op's cost says, of rows that are expected, not of
+ * the room there is; where pieces differ, their mean. */
+static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
   const sl_lower_options *o = l->in->options;
   double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
   if (seconds >= 0) return seconds;
+  if (set_of(n)) return expected_seconds(l, n, tick);
   if (!n->shapes) return sli_call_seconds(o->hardware, n, n->in_type, n->out_type);
   for (int k = 0; k < l->in->k; k++) {
     const sli_shapes *shapes = &n->shapes[l->cut.pieces[k].variant];
@@ -67,11 +77,11 @@ static sl_stage_cost pass_cost(const sli_lowering *l, const sli_group *g) {
   return c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
 }
 
-static double estimate(const sli_lowering *l, const sli_group *g) {
+static double estimate(const sli_lowering *l, const sli_group *g, int32_t tick) {
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) {
     const sli_node *n = g->nodes[i];
-    if (!sli_lower_is_measured(l, n)) seconds += (n->again ? sli_lower_again(l) : 1) * node_seconds(l, n);
+    if (!sli_lower_is_measured(l, n)) seconds += (n->again ? sli_lower_again(l) : 1) * node_seconds(l, n, tick);
   }
   return seconds;
 }
@@ -86,10 +96,10 @@ static double share_of_pass(const sli_lowering *l, const sli_group *g) {
     bool same = other->cls == g->cls && other->phase == g->phase && other->host == g->host;
     if (!same || sli_is_spread_group(l, other) != spread) continue;
     if (spread && other->part != g->part) continue;
-    all += estimate(l, other);
+    all += estimate(l, other, 0);
     count++;
   }
-  return count < 2 ? 1 : all > 0 ? estimate(l, g) / all : 1.0 / count;
+  return count < 2 ? 1 : all > 0 ? estimate(l, g, 0) / all : 1.0 / count;
 }
 
 /* As the user says: of a whole microbatch, and, unless it is known how many chunks a device has, of
@@ -157,9 +167,9 @@ static double firing_seconds(const sli_lowering *l, const sli_group *g) {
   return h->firing_seconds + (h->wake_seconds > 0 && reads_of_others(l, g) ? h->wake_seconds : 0);
 }
 
-static double alone(const sli_lowering *l, const sli_group *g) {
+static double alone(const sli_lowering *l, const sli_group *g, int32_t tick) {
   if (sli_updates_on_host(g)) return host_update_seconds(l, g);
-  double seconds = estimate(l, g) + step_seconds(l, g) + firing_seconds(l, g);
+  double seconds = estimate(l, g, tick) + step_seconds(l, g) + firing_seconds(l, g);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }
 
@@ -176,7 +186,7 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
   double *passes = sli_calloc((size_t)n, sizeof *passes), *exchanges = sli_calloc((size_t)n, sizeof *exchanges);
   for (int i = 0; i < l->ncomputing; i++) {
     const sli_group *g = &l->groups[i];
-    double seconds = alone(l, g) * sli_lower_firings(l, g);
+    double seconds = alone(l, g, 0) * sli_lower_firings(l, g);
     if (is_pass(g)) passes[g->device] += seconds;
     else if (g->cls == SL_CLASS_C && !g->hop) exchanges[g->device] += seconds;
   }
@@ -188,7 +198,7 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
 
 double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
   if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
-  return alone(l, g);
+  return alone(l, g, 0);
 }
 
 double sli_lower_slowdown(const double *slowdowns, const sli_group *g) {
@@ -207,37 +217,21 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t 
 
 /* ---- by tick, where it goes by what is expected to be valid ------------------------------------ */
 
-static bool has_extents(const sli_node *n) {
-  bool any = false;
-  for (int i = 0; i < n->nin; i++) any |= n->in[i] && n->in[i]->extent;
-  for (int o = 0; o < n->nout; o++) any |= n->out[o] && n->out[o]->extent;
-  return any;
-}
-
-static double seconds_in(const sli_lowering *l, const sli_group *g, int32_t tick) {
-  double seconds = 0;
-  for (int i = 0; i < g->nnodes; i++)
-    seconds += has_extents(g->nodes[i]) ? expected_seconds(l, g->nodes[i], tick)
-                                        : node_seconds(l, g->nodes[i]);
-  seconds += firing_seconds(l, g);
-  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
-}
-
 /* A copy of fewer rows takes that much less. */
-static double copied_in(const sli_lowering *l, const sli_group *g, int32_t tick) {
-  const sl_tensor *extent = l->bundles[g->outputs[0]].extent;
-  return g->seconds * (double)sli_lower_expected(l, extent, tick) / (double)extent->rows;
+double sli_lower_copied(const sli_lowering *l, const sli_group *g, int32_t tick) {
+  const sl_tensor *extent = g->hop->route == SLI_ROUTE_FLIGHT ? NULL : l->bundles[g->outputs[0]].extent;
+  return extent ? g->seconds * (double)sli_lower_expected(extent, tick) / (double)extent->rows : g->seconds;
 }
 
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g, double slowdown) {
   bool any = g->hop && g->hop->route != SLI_ROUTE_FLIGHT && l->bundles[g->outputs[0]].extent;
-  for (int i = 0; i < g->nnodes; i++) any |= has_extents(g->nodes[i]);
+  for (int i = 0; i < g->nnodes; i++) any |= set_of(g->nodes[i]) != NULL;
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
       sli_cost_is_given(&l->in->options->cost))
     return NULL;
   int32_t ticks = sli_lower_ticks(l, false);
   double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
-    table[t] = g->hop ? copied_in(l, g, t) : slowdown * seconds_in(l, g, t);
+    table[t] = g->hop ? sli_lower_copied(l, g, t) : slowdown * alone(l, g, t);
   return table;
 }

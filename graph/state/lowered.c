@@ -287,6 +287,12 @@ static sl_status pick(const sli_inputs *in, sli_pick *out) {
 
 /* ---- passes over the graph ---------------------------------------------------------- */
 
+/* How often a node's call is made for a piece: what sweeps over the pieces before it, as often as there are
+ * such, which is half of them on average, and each call is the like part of the whole (sl_op.cost). */
+static double calls_of(const sli_node *n, const sli_inputs *in) {
+  return n->op->sweeps ? (in->k + 1) / 2.0 : 1;
+}
+
 /* What the passes of a step compute, however it is shared out. */
 static double count_flops(const sl_graph *g, const sli_inputs *in) {
   double sum = 0;
@@ -299,7 +305,7 @@ static double count_flops(const sl_graph *g, const sli_inputs *in) {
       while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
       sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
                     n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
-      sum += flops * in->m;
+      sum += calls_of(n, in) * flops * in->m;
     }
   }
   return sum;

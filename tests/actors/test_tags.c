@@ -148,7 +148,20 @@ static void rows_are_counted_by_their_own_number(bool other, bool filled) {
                           : "actor make, register x: no call says how many rows of it are valid");
 }
 
+/* Two sizes that are nearly one are told to the byte. */
+static void budgets_are_told_apart(void) {
+  sl_plan *plan = begin();
+  plan->devices[0].budget_bytes = (3 << 20) - 64;
+  sl_plan_add_register(plan, (sl_register){.name = "x", .quota_name = "x", .quota = 1, .pool = SL_NONE,
+                                           .memory = SL_MEMORY_ACTIVATIONS, .slot_bytes = 3 << 20});
+  add_actor(plan, "make", &make_op, 0, NULL, 1, &(sl_port){0, sl_plan_map_each(plan)})->source = true;
+  CHECK(sl_plan_finish(plan) == SL_E_BUDGET && strstr(sl_detail(), "needs 3145728 bytes but its budget is 3145664 bytes"),
+        "%s", sl_detail());
+  sl_plan_destroy(plan);
+}
+
 int main(void) {
+  budgets_are_told_apart();
   ticks_travel_with_copies();
   who_is_covered_is_not_read();
   what_is_left_out_is_not_read();

@@ -259,6 +259,34 @@ static void even_rows_move_what_they_must(void) {
   }
 }
 
+/* How long a firing is expected to take goes by the rows that come, not by the room there is for them. */
+static void room_is_not_what_is_expected(void) {
+  const sl_hardware hardware = {.flops_per_second = 1e9, .bytes_per_second = 1e9};
+  static const double rooms[] = {0, 1, 1.5};
+  double *seconds[SLI_COUNT(rooms)] = {NULL};
+  for (size_t i = 0; i < SLI_COUNT(rooms); i++) {
+    grid_losses none = {.most = 1};
+    expert_of *to = evenly;
+    const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
+    sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
+    build(g, &source);
+    sl_lower_options options = {.data_parallel = 4, .expert_parallel = 4, .expert_rows = rooms[i], .hardware = &hardware,
+                                .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step, .ctx = &none};
+    sl_lowered *lowered;
+    CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
+    const sl_plan *plan = sl_lowered_plan(lowered);
+    seconds[i] = calloc((size_t)plan->nactors, sizeof(double));
+    for (int32_t a = 0; a < plan->nactors; a++) {
+      seconds[i][a] = plan->actors[a].seconds;
+      CHECK(seconds[i][a] == seconds[0][a], "room %g: actor %s takes %g s, not %g", rooms[i], plan->actors[a].name,
+            seconds[i][a], seconds[0][a]);
+    }
+    sl_lowered_destroy(lowered);
+    sl_graph_destroy(g);
+  }
+  for (size_t i = 0; i < SLI_COUNT(rooms); i++) free(seconds[i]);
+}
+
 /* Tokens in a row: as they come, or as rows and positions where experts are. */
 static sl_status lower_flat(bool reshaped) {
   static const sl_type flat[] = {{SL_F32, 2, {ROWS * TOKENS, WIDTH}}, {SL_I32, 2, {ROWS * TOKENS, K}},
@@ -303,6 +331,7 @@ int main(int argc, char **argv) {
   if (argc > 1) return 0;
   even_rows_move_what_they_must();
   experts_may_be_empty();
+  room_is_not_what_is_expected();
   ids_in_a_row_are_refused_with_the_way_out();
   losses_are_those_of_one_device();
   it_goes_with_everything();

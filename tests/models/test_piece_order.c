@@ -230,6 +230,28 @@ static void as_much_moves_as_was_said(void) {
   lowered_model_fini(&x);
 }
 
+static double flops_of(int pieces, sl_home_options homes) {
+  const grid_model m = {"llama", model_t, 1, pieces};
+  const grid g = {.data = 1, .tensor = 1, .piece_order = "layers", .homes = homes};
+  grid_losses losses = {.most = 1};
+  lowered_model x;
+  grid_lower(&x, &m, &g, &losses);
+  double flops = sl_lowered_flops(x.lowered);
+  lowered_model_fini(&x);
+  return flops;
+}
+
+/* Where keys live changes nothing of what a step computes. */
+static void as_much_is_computed(void) {
+  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}};
+  static const int cuts[] = {5, 7, 8};
+  for (size_t i = 0; i < SLI_COUNT(cuts); i++) {
+    double here = flops_of(cuts[i], (sl_home_options){0});
+    double away = flops_of(cuts[i], (sl_home_options){.count = 1, .of = keys, .disk = "."});
+    CHECK(away > 0.999 * here && away < 1.001 * here, "%d pieces: %g flop, not %g", cuts[i], away, here);
+  }
+}
+
 /* Slots that have come free are filled with NaN, firings come late at random. */
 static void no_timing_changes_a_bit(seeds s) {
   static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
@@ -251,6 +273,7 @@ static void no_timing_changes_a_bit(seeds s) {
 
 int main(int argc, char **argv) {
   as_much_moves_as_was_said();
+  as_much_is_computed();
   blocks_take_turns_with_their_records();
   devices_keep_what_blocks_begin_with();
   all_pieces_go_through_a_block_before_the_next();
