@@ -22,7 +22,7 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
                 .look_ahead = l->in->options->look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
-    sli_schedule_order(l->pick.schedule, l->in->m % l->in->p, (sl_class)c, 0, &order, &rank);
+    sli_schedule_order(l->pick.schedule, l->in->p, l->in->m, (sl_class)c, 0, &order, &rank);
     q.class_order[c] = (uint8_t)order;
   }
   if (l->in->in_line) q.class_order[SL_CLASS_C] = q.class_order[SL_CLASS_B];
@@ -381,7 +381,7 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   const sli_schedule *row = l->pick.schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;
-  sli_schedule_order(row, l->in->m % l->in->p, in_line && g->back ? SL_CLASS_B : g->cls, g->chunk, &order,
+  sli_schedule_order(row, l->in->p, l->in->m, in_line && g->back ? SL_CLASS_B : g->cls, g->chunk, &order,
                      &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);

@@ -31,7 +31,7 @@ typedef struct sli_schedule {
   bool in_pieces;            /* act_b and act_w count pieces, not microbatches */
   sli_formula *pool;         /* activations of a device together; NULL: no pool */
   const char *order;         /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
-  const char *uneven_order;  /* where p does not divide m; NULL: the same */
+  const char *uneven_order;  /* where the last round of p microbatches lacks a third or more; NULL: the same */
   sli_formula *rank_f;       /* NULL: 0 */
   sli_formula *rank_b;       /* also of W */
   bool grouped;              /* all chunks of p microbatches, then of the next p */
@@ -50,9 +50,9 @@ const sli_schedule *sli_schedule_find(const char *name);
 bool sli_schedule_splits(const sli_schedule *row, const char *backward);
 
 /* The place of a class (and chunk) in the order: class first, and the rank that
- * tells its chunks apart, 0 where they are not told apart. Uneven: p does not
- * divide m. */
-void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,
+ * tells its chunks apart, 0 where they are not told apart; of m microbatches on
+ * p devices. */
+void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int chunk,
                         int *class_order, int *rank);
 
 /* What --schedule auto adds to a row's numbers. */

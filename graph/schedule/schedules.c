@@ -120,10 +120,14 @@ bool sli_schedule_splits(const sli_schedule *row, const char *backward) {
   return backward ? !strcmp(backward, "split") : row->split;
 }
 
-void sli_schedule_order(const sli_schedule *row, bool uneven, sl_class cls, int chunk,
+/* Of zb-v, the worst device idles p - 2 passes of a chunk in its uneven order, about three in its other one for each
+ * microbatch that the last round lacks. */
+static bool is_uneven(int p, int m) { return m % p && 3 * (p - m % p) >= p; }
+
+void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int chunk,
                         int *class_order, int *rank) {
   int place = 1;
-  const char *order = uneven && row->uneven_order ? row->uneven_order : row->order;
+  const char *order = is_uneven(p, m) && row->uneven_order ? row->uneven_order : row->order;
   for (const char *at = order; *at; at++, place++) {
     bool chunks = at[1] >= '0' && at[1] <= '9';
     if (*at == sl_class_letter(cls) && (!chunks || at[1] - '0' == chunk)) {

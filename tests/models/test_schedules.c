@@ -66,11 +66,11 @@ static claim of_interleaved(int p, int v, int m) {
   return (claim){idle + (v - 1) * 0.45 * p, peak + 1, true};
 }
 
-/* Exact where p divides m and there are two rounds; nearly where it does not. */
+/* Exact where p divides m and there are two rounds; nearly where it does not: by what the last round lacks. */
 static claim of_zb_v(int p, int v, int m) {
   (void)v;
   if (m == p) return (claim){p - 1, 2 * p, false};
-  return m % p ? (claim){p - 2, 2 * p, false} : (claim){0, 2 * p, false};
+  return m % p ? (claim){SLI_MIN(p - 2, 3 * (p - m % p) - 1), 2 * p, false} : (claim){0, 2 * p, false};
 }
 
 static claim of_half(int p, int v, int m) {
@@ -115,6 +115,14 @@ static void bubbles_and_peaks_are_the_tables(void) {
       for (int i = 0; i < 4; i++)
         for (int v = rows[r].fewest; v <= rows[r].most; v++)
           check_row(&rows[r], depths[d], v, length_of(depths[d], i));
+}
+
+/* Last rounds of every length, in its own order and in that of rounds that are not whole. */
+static void zb_v_idles_by_what_its_last_round_lacks(void) {
+  static const int shapes[][2] = {{8, 23}, {12, 45}, {12, 47}, {8, 31}, {16, 45}, {8, 21}, {8, 19}, {12, 41}, {6, 17}};
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (size_t r = 0; r < SLI_COUNT(rows); r++)
+      if (!strcmp(rows[r].name, "zb-v")) check_row(&rows[r], shapes[i][0], 2, shapes[i][1]);
 }
 
 /* ---- orders ------------------------------------------------------------------------------ */
@@ -266,6 +274,7 @@ static void pieces_make_the_bubble_smaller(void) {
 
 int main(void) {
   bubbles_and_peaks_are_the_tables();
+  zb_v_idles_by_what_its_last_round_lacks();
   orders_are_the_published_ones();
   pieces_make_the_bubble_smaller();
   bubble_rates_are_the_zero_bubble_papers();
