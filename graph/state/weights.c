@@ -101,10 +101,12 @@ static size_t layer_of(const char *name) {
   return 0;
 }
 
-/* Begins the name of a tensor that is used with that? */
-static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes) {
-  for (int i = 0; i < f->count; i++)
-    if (f->flags[i] && !strncmp(name_of(from, f, i), name, bytes)) return true;
+/* Begins the name of a tensor that is used with that? `last`: with one word behind it. */
+static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes, bool last) {
+  for (int i = 0; i < f->count; i++) {
+    const char *other = name_of(from, f, i);
+    if (f->flags[i] && !strncmp(other, name, bytes) && !(last && strchr(other + bytes, '.'))) return true;
+  }
   return false;
 }
 
@@ -112,9 +114,9 @@ static bool is_used(const sli_shards *from, const found *f, const char *name, si
 static bool is_missed(const sli_shards *from, const found *f, const char *name, bool whole) {
   const char *dot = strrchr(name, '.');
   size_t layer = layer_of(name);
+  if (dot && is_used(from, f, name, (size_t)(dot + 1 - name), true)) return true;
   if (is_harmless(name)) return false;
-  if (dot && is_used(from, f, name, (size_t)(dot + 1 - name))) return true;
-  return whole && (!layer || !strncmp(name, "blk.", 4) || is_used(from, f, name, layer));
+  return whole && (!layer || !strncmp(name, "blk.", 4) || is_used(from, f, name, layer, false));
 }
 
 static sl_status check_unused(const char *path, const sli_shards *from, const found *f, bool whole) {

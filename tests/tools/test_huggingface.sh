@@ -132,6 +132,7 @@ put("bad.scale_attn_weights", "hf_gpt2", scale_attn_weights=False)
 put("bad.qkv_bias", "hf_qwen3_moe", qkv_bias=True)
 put("bad.mlp_only_layers", "hf_qwen3_moe", mlp_only_layers=[0])
 put("bad.q_proj.bias", "hf_llama", extra="model.layers.1.self_attn.q_proj.bias")
+put("mine.bias", "hf_llama", extra="model.layers.0.self_attn.q_proj.bias")
 put("bad.q_norm", "hf_llama", extra="model.layers.1.self_attn.q_norm.weight")
 put("bad.embed_norm", "hf_llama", extra="model.embed_norm.weight")
 put("bad.weight_scale", "hf_llama", extra="model.layers.0.mlp.up_proj.weight_scale")
@@ -194,6 +195,27 @@ run file --init near/model.safetensors --steps 2 llama "${train[@]}" --layers 2 
 cmp folder.losses file.losses || fail "a window goes out and in"
 run again --init pair --steps 1 llama "${train[@]}"
 refused "cannot make the folder" --steps 1 --save no/such/ llama "${train[@]}"
+
+# ---- a model of one's own takes what it has a name for ------------------------------------------------
+
+cat >mine.c <<'C'
+#include <sluice/sluice.h>
+static const sl_option options[] = {{"data", SL_OPTION_LIST, NULL, "`FILE` to learn", 0, 0}, {0}};
+static sl_status build(sl_graph *g, const sl_args *args) {
+  sl_tensor *next, *ids = sl_tokens(g, sl_arg_text(args, "data"), sl_microbatch_rows(g, 4), 32, 256, &next);
+  sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, 256, 32), SL_NORMAL(0.02f), "model.embed_tokens.weight");
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 32, 32), SL_NORMAL(0.02f), "model.layers.0.self_attn.q_proj.weight");
+  sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, 256, 32), SL_NORMAL(0.02f), "lm_head.weight");
+  sl_tensor *x = sl_linear(g, sl_embedding(g, ids, table), w, NULL);
+  sl_block(g, "head");
+  sl_train(g, sl_cross_entropy(g, sl_linear(g, x, head, NULL), next), &(sl_optimizer){.lr = 1e-3f});
+  return sl_graph_status(g);
+}
+SL_MODEL(mine, "less than a llama", options, build);
+C
+ends 0 "$actorrun" --quiet --steps 1 --init "$reference/hf_llama" mine.c --data "$data"
+grep -q "has no use for 18 of the 21 tensors" err || fail "the rest is mentioned"
+refused "q_proj.bias would change what is computed" --steps 1 --init mine.bias mine.c --data "$data"
 
 # ---- a folder in the model's place ---------------------------------------------------------------------
 
