@@ -22,6 +22,18 @@ const char *sl_end_name(sl_end end) {
 
 static size_t unpolled(const sl_session *s) { return s->events.count - s->events.first; }
 
+bool sli_session_is_behind(const sl_session *s) {
+  return !s->play && !s->draining && unpolled(s) >= SL_SESSION_EVENTS;
+}
+
+/* Whoever polls some of them, but never all, still has only so many. */
+static void drop_polled(events *e) {
+  if (e->first < e->count / 2 || e->count < e->capacity) return;
+  memmove(e->of, e->of + e->first, (e->count - e->first) * sizeof *e->of);
+  e->count -= e->first;
+  e->first = 0;
+}
+
 static void tell(sl_session *s, const sl_session_event *event) {
   if (s->play) {
     s->play->note(s->play, s, event);
@@ -32,6 +44,7 @@ static void tell(sl_session *s, const sl_session_event *event) {
     e->first = e->count = 0;
     eventfd_write(s->wake, 1);
   }
+  drop_polled(e);
   SLI_GROW(e->of, e->count, e->capacity);
   e->of[e->count++] = *event;
 }
@@ -40,7 +53,9 @@ int sl_session_poll(sl_session *s, sl_session_event *out, int most) {
   pthread_mutex_lock(&s->lock);
   int n = (int)SLI_MIN(unpolled(s), (size_t)SLI_MAX(most, 0));
   if (n) memcpy(out, s->events.of + s->events.first, (size_t)n * sizeof *out);
+  bool behind = sli_session_is_behind(s);
   s->events.first += (size_t)n;
+  if (behind) pthread_cond_signal(&s->work);
   eventfd_t drop;
   if (n && !unpolled(s)) eventfd_read(s->wake, &drop);
   pthread_mutex_unlock(&s->lock);
@@ -257,6 +272,7 @@ sl_status sl_session_drain(sl_session *s, double seconds) {
   int late = 0;
   pthread_mutex_lock(&s->lock);
   s->draining = true;
+  pthread_cond_signal(&s->work);
   while (s->requests && late != ETIMEDOUT)
     late = seconds < 0 ? pthread_cond_wait(&s->idle, &s->lock)
                        : pthread_cond_timedwait(&s->idle, &s->lock, &until);

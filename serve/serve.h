@@ -158,6 +158,8 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event);
 void sli_session_hang_up(sl_session *s, request *r);
 /* Those that are unwanted. */
 void sli_session_end_unwanted(sl_session *s);
+/* So many events have not been polled that ticks wait. */
+bool sli_session_is_behind(const sl_session *s);
 /* All that have not ended, as cancelled or failed. */
 void sli_session_finish_all(sl_session *s, sl_end end);
 

@@ -38,6 +38,7 @@ extern "C" {
 typedef struct sl_session sl_session;
 
 enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives of a token that are told */
+enum { SL_SESSION_EVENTS = 1 << 16 }; /* not polled, with which no tick begins, unless the session drains */
 #define SL_SESSION_PAGE SL_PAGE /* positions of a page of keys and values */
 
 /* When a request is let in. RESERVE: when there are pages for its prompt and for as many tokens as it

@@ -1,5 +1,6 @@
 /* Requests come to a session from any thread, and each gets its tokens and one end. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "tests/support/session.h"
 
@@ -143,6 +144,31 @@ static void what_drains_lets_nothing_in(sl_session *s) {
   CHECK(sl_session_poll(s, e, 8) == 4 && e[3].kind == SL_EVENT_END, "its events are there");
 }
 
+/* Nobody polls: ticks end before memory does, and go on with who polls, though never all. */
+static void ticks_wait_for_who_polls(void) {
+  static char *const tiny[] = {"--layers", "1", "--width", "8", "--heads", "1", "--context", "64", NULL};
+  enum { N = 1300, TOKENS = 58, MS = 1000 };
+  served s = {0};
+  served_model(&s, "gpt", tiny);
+  sl_session_options options = served_options(&s);
+  options.queue = N;
+  served_open(&s, &options);
+  for (int i = 0; i < N; i++) {
+    sl_request r = ask(TOKENS);
+    uint64_t id;
+    CHECK(!sl_session_submit(s.session, &r, &id), "%s", sl_detail());
+  }
+  while (sl_session_stat(s.session).events < SL_SESSION_EVENTS) usleep(MS);
+  usleep(100 * MS);
+  sl_session_stats then = sl_session_stat(s.session);
+  usleep(100 * MS);
+  sl_session_stats now = sl_session_stat(s.session);
+  CHECK(now.ticks == then.ticks && now.events < SL_SESSION_EVENTS + 2 * now.limits.sequences, "%d events wait", now.events);
+  for (int ended = 0; ended < N;) ended += served_next(s.session).kind == SL_EVENT_END;
+  CHECK(sl_session_stat(s.session).tokens == (uint64_t)N * TOKENS, "all tokens came");
+  served_close(&s);
+}
+
 /* ---- the same model as a whole row ------------------------------------------------------------- */
 
 typedef struct whole_row {
@@ -207,6 +233,7 @@ int main(void) {
   cancelling_ends_it_once(s.session);
   what_drains_lets_nothing_in(s.session);
   served_close(&s);
+  ticks_wait_for_who_polls();
   served_model(&s, "llama", small);
   options = served_options(&s);
   served_open(&s, &options);

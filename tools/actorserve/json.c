@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-enum { MOST_VALUES = 1 << 18 }; /* each takes some 64 bytes */
+enum { MOST_VALUES = 1 << 18, VALUE_BYTES = 96 };
 
 size_t utf8_good(const char *text, size_t bytes) {
   size_t at = 0;
@@ -22,8 +22,7 @@ size_t utf8_good(const char *text, size_t bytes) {
   return at;
 }
 
-/* What cJSON takes and should not: texts that end before they do; and how many values there are, at
- * most. */
+/* What cJSON takes and should not: texts that end before they do; and whether there is memory for so many values. */
 static sl_status look_over(const char *text, size_t bytes) {
   size_t values = 1;
   bool quoted = false;
@@ -35,8 +34,10 @@ static sl_status look_over(const char *text, size_t bytes) {
     quoted ^= c == '"';
     i += quoted && c == '\\';
   }
-  if (values <= MOST_VALUES) return SL_OK;
-  return sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
+  if (values > MOST_VALUES) return sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
+  void *room = malloc(values * VALUE_BYTES + 2 * bytes); /* what reading it takes, which does not say why it fails */
+  free(room);
+  return room ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory to read the body: try again later");
 }
 
 sl_status json_read(const char *text, size_t bytes, cJSON **out) {
