@@ -245,9 +245,17 @@ static sl_status find_npy_type(sli_token_file *f) {
   return SL_OK;
 }
 
-/* As others do: text has no zeros. */
+/* Suffixes of what is no plain text, though it may look like one. */
+static const char *const wrapped[] = {"json", "jsonl", "ndjson", "parquet", "arrow", "csv", "tsv", "xml", "html", "yaml", "gz", "zst", "xz",
+                                      "bz2", "lz4", "zip", "tar", "tgz", "7z", "pdf", "docx", "epub", "pkl", "pt", "pth", "safetensors",
+                                      "gguf", "h5", "hdf5", "npz", "tfrecord", NULL};
+
+/* As others do: text has no zeros. What is wrapped in a format would be learned with the format. */
 static sl_status check_text(const sli_token_file *f) {
   enum { LOOKED_AT = 1 << 16 };
+  if (is_one_of(suffix(f->path), wrapped))
+    return sl_fail(SL_E_INPUT, "%s is no plain text by its name, and .%s files are not read: its text alone can be learned, from "
+                   "a .txt file; FILE:text takes it as it is, byte by byte", f->path, suffix(f->path));
   if (!memchr(f->bytes, 0, SLI_MIN(f->size, (size_t)LOOKED_AT))) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s is no text, and its name does not say what it holds: .u16, .u32, .npy, "
                  ".bin, or FILE:TYPE with one of %s", f->path, TYPE_WORDS);

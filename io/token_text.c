@@ -19,6 +19,7 @@
 #include "io/file.h"
 #include "io/tokenizer/tokenizer.h"
 
+enum { RULES = 2 }; /* of tokenizers: of others no tokens are taken that were kept */
 enum { KEPT_BYTES = 4 << 20, KEPT_SECONDS = 30 * 24 * 3600 };
 
 struct sli_token_text {
@@ -59,6 +60,7 @@ static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
       sli_file_fingerprint(t->path, &bytes, &hash))
     return NULL;
   hash = sli_hash_word(hash, bytes);
+  hash = sli_hash_word(hash, RULES);
   hash = sli_hash_word(hash, sli_hash_samples(f->bytes, f->size));
   hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_sec);
   hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_nsec);

@@ -502,8 +502,9 @@ static void sequence(reader *r) {
     size_t from = r->out.count;
     bool again = false;
     int32_t last = r->last;
-    if (strchr("?*+", *r->at)) refuse(r, "a quantifier with nothing to repeat");
+    if (strchr("?*+", *r->at)) return refuse(r, "a quantifier with nothing to repeat");
     item kind = one(r);
+    if (r->status) return;
     skip_space(r);
     for (const char *at = r->at; kind != NOTHING && quantifier(r, from, again); skip_space(r), again = true) {
       if (kind == PLACE) r->at = at, refuse(r, "a quantifier behind a place in the text");

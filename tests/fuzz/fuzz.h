@@ -9,6 +9,6 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 /* Words that inputs of a target are made of, NULL behind the last; a target may have them. */
-extern const char *const fuzz_words[];
+extern const char *const fuzz_words[] __attribute__((weak));
 
 #endif

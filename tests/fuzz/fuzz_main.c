@@ -32,8 +32,6 @@
 
 enum { MOST_BYTES = 1 << 16, PER_SEED = 400, SEEDS = 4, SECONDS = 4, HANG = 30 };
 
-__attribute__((weak)) const char *const fuzz_words[] = {NULL};
-
 typedef struct input {
   uint8_t *bytes;
   size_t count;
@@ -168,10 +166,11 @@ static void digits(dice *d, input *in) {
 }
 
 static void word(dice *d, input *in) {
+  const char *const *words = fuzz_words;
   uint32_t n = 0;
-  while (fuzz_words[n]) n++;
+  while (words && words[n]) n++;
   if (!n) return any_byte(d, in);
-  const char *text = fuzz_words[roll(d, n)];
+  const char *text = words[roll(d, n)];
   size_t at = place(d, in->count + 1);
   if (roll(d, 2)) take_out(in, at, strlen(text));
   put_in(in, at, text, strlen(text));
