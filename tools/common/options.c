@@ -123,7 +123,7 @@ static const sl_option plan_options[] = {
      "--schedule auto looks for the number of chunks; estimated from the ops if not given", 0, 0},
     {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, or the name of "
      "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink), or here: this machine, as actortune "
-     "machine has measured it", 0, 0},
+     "machine has measured it, a device for each core; here-whole: one device with all cores", 0, 0},
     {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
      "--report), at the same microbatch size", 0, 0},
     {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of what matrix products multiply: fp32, or bf16 "
