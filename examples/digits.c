@@ -105,7 +105,8 @@ static digits *make_source(sl_graph *g, const sl_args *args, bool patches) {
                         : SL_TYPE(SL_F32, d->rows, 1, SIDE, SIDE);
   d->types[1] = SL_TYPE(SL_I32, d->rows);
   d->source = (sl_source){.nout = 2, .types = d->types, .fill = fill, .ctx = d,
-                          .fill_held_out = fill_held_out, .held_out = d->rows ? (int)(TEST / d->rows) : 0};
+                          .fill_held_out = fill_held_out, .held_out = d->rows ? (int)(TEST / d->rows) : 0,
+                          .held_out_rest = d->rows ? (int)(TEST % d->rows) : 0};
   read_file(g, d, sl_arg_text(args, "data"));
   return d;
 }

@@ -179,6 +179,11 @@ struct sl_graph {
       sli_mean *of;
     } tallies;
   } metrics;
+  struct sli_evaluated {  /* of held-out data, once it is settled how much; see sli_evaluation_weight */
+    int microbatches;     /* of an evaluation */
+    int whole;            /* the first ones, of as many rows as in training */
+    int rows, rest;       /* of a microbatch, 0: not known; and those left over behind the whole ones */
+  } evaluated;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
     sl_optimizer optimizer; /* with its defaults in place */
@@ -213,6 +218,11 @@ struct sl_graph {
     } *of;
   } cleanups;
 };
+
+/* How much a microbatch of an evaluation counts: 1; and behind the whole ones, whose rows are some that are left
+ * over, again and again, the share that these are. Their number divides that of a microbatch, so that a mean over
+ * rows is one over them; *first is the first of them. */
+double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first);
 
 /* Blocks that follow one another: without what is spread over the stages. */
 static inline int sli_blocks_in_line(const sl_graph *g) {

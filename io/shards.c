@@ -1,14 +1,13 @@
 #include "io/shards.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
-#include "io/file.h"
 #include "io/gguf/gguf.h"
+#include "io/json.h"
 
 /* One of both. */
 typedef struct shard {
@@ -44,14 +43,16 @@ static int find_path(const sli_shards *s, const char *path) {
 }
 
 /* One tensor of the index: its file is opened when it is named first. */
-static sl_status add_entry(sli_shards *s, const char *folder, const char *index, const cJSON *item) {
-  const char *name = cJSON_IsString(item) ? item->valuestring : "";
+static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *doc, const cJSON *item) {
+  sl_status status = sli_json_is(doc, item, SLI_JSON_TEXT);
+  if (status) return status;
+  const char *name = item->valuestring, *index = doc->name;
   if (!*name || strchr(name, '/') || !strcmp(name, ".."))
     return sl_fail(SL_E_INPUT, "%s: tensor %s is in \"%.80s\", which is no file's name", index,
                    item->string, name);
   char *path = sli_format("%s/%s", folder, name);
   int at = find_path(s, path);
-  sl_status status = at < 0 ? add(s, path) : SL_OK;
+  status = at < 0 ? add(s, path) : SL_OK;
   if (!status && at < 0) at = (int)s->count - 1;
   if (!status && !find_in(&s->items[at], item->string))
     status = sl_fail(SL_E_INPUT, "%s says that tensor %s is in %s, which has none of that name", index,
@@ -61,17 +62,14 @@ static sl_status add_entry(sli_shards *s, const char *folder, const char *index,
 }
 
 static sl_status add_indexed(sli_shards *s, const char *folder, const char *index) {
-  char *text;
-  sl_status status = sli_file_read(index, &text);
+  const cJSON *map = NULL;
+  sli_json doc;
+  sl_status status = sli_json_open(index, &doc);
   if (status) return status;
-  cJSON *root = cJSON_Parse(text), *item;
-  const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map");
-  if (!cJSON_IsObject(map) || !map->child)
-    status = sl_fail(SL_E_INPUT, "%s: it has no weight_map", index);
-  cJSON_ArrayForEach(item, map)
-    if (!status) status = add_entry(s, folder, index, item);
-  cJSON_Delete(root);
-  free(text);
+  status = sli_json_member(&doc, doc.root, "weight_map", SLI_JSON_OBJECT, false, &map);
+  if (!status && (!map || !map->child)) status = sl_fail(SL_E_INPUT, "%s: it has no weight_map", index);
+  for (const cJSON *at = map ? map->child : NULL; at && !status; at = at->next) status = add_entry(s, folder, &doc, at);
+  sli_json_fini(&doc);
   return status;
 }
 

@@ -413,7 +413,5 @@ sl_status sl_plan_finish(sl_plan *plan) {
 }
 
 sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n) {
-  uint32_t flags;
-  int64_t number = sl_map_key(&plan->maps[plan->actors[actor].ticks], n, &flags);
-  return sli_tick(plan, number);
+  return sli_tick_of(plan, &plan->actors[actor], n);
 }

@@ -161,7 +161,10 @@ static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
   const sl_map *map = &plan->maps[a->ticks];
   bool back = map->stride < 0;
   for (uint32_t i = 0; i < map->period; i++) back |= map->entries[i].offset < 0;
-  if (!back && sli_ticks_period(plan, a) <= SLI_TICKS_MOST) return SL_OK;
+  /* Ticks of its own are told by turns: as many as a turn has, in the firings of a turn. */
+  bool turns = !a->own_ticks || (a->own_ticks > 0 && map->stride == a->own_ticks && map->period == (uint32_t)a->firings_per_step);
+  for (uint32_t i = 0; i < map->period && a->own_ticks; i++) turns &= map->entries[i].offset < a->own_ticks;
+  if (!back && turns && sli_ticks_period(plan, a) <= SLI_TICKS_MOST) return SL_OK;
   return sl_fail(SL_E_INPUT, "actor %s: its ticks, map %d, do not come back to the same place of "
                  "a step", a->name, a->ticks);
 }

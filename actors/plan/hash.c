@@ -205,6 +205,7 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   number(h, a->stage);
   number(h, a->chunk);
   number(h, a->ticks);
+  if (a->own_ticks) number(h, a->own_ticks);
   number(h, a->firings_per_step);
   number(h, sli_every(a));
   word(h, a->source);

@@ -85,7 +85,8 @@ bool sli_map_walks(const sl_map *map) {
 
 int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a) {
   const sl_map *map = &plan->maps[a->ticks];
-  int64_t per_step = (int64_t)plan->microbatches * plan->pieces, firings = a->firings_per_step;
+  int64_t per_step = a->own_ticks ? a->own_ticks : (int64_t)plan->microbatches * plan->pieces;
+  int64_t firings = a->firings_per_step;
   if (per_step > SLI_TICKS_MOST || firings > SLI_TICKS_MOST) return SLI_TICKS_MOST + 1;
   int64_t count = map->period / sli_common_divisor(map->period, firings) * firings;
   int64_t ahead = count / map->period % per_step * (map->stride % per_step) % per_step;

@@ -89,6 +89,16 @@ static inline sl_tick sli_tick(const sl_plan *plan, int64_t number) {
                    .piece = (int32_t)(number % pieces)};
 }
 
+/* Of an actor's firing n. */
+static inline sl_tick sli_tick_of(const sl_plan *plan, const sl_actor *a, int64_t n) {
+  uint32_t flags;
+  int64_t number = sl_map_key(&plan->maps[a->ticks], n, &flags);
+  if (!a->own_ticks) return sli_tick(plan, number);
+  int64_t step = (number / a->own_ticks + 1) * sli_every(a) - 1, in = number % a->own_ticks;
+  return (sl_tick){.number = step * plan->microbatches * plan->pieces + in, .step = step,
+                   .microbatch = (int32_t)(in / plan->pieces), .piece = (int32_t)(in % plan->pieces)};
+}
+
 /* The most slots a register may have. */
 static inline int32_t sli_quota_most(const sl_register *r) {
   return SLI_MAX(r->quota, r->quota_most);

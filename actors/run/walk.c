@@ -24,16 +24,14 @@ typedef struct tick_ring {
 static bool differs_by_tick(const sl_actor *a) { return a->rank_group != 0 || a->nseconds; }
 
 static bool have_the_same_ticks(const sl_actor *a, const sl_actor *b) {
-  return a->ticks == b->ticks && a->firings_per_step == b->firings_per_step &&
+  return a->ticks == b->ticks && a->own_ticks == b->own_ticks && a->firings_per_step == b->firings_per_step &&
          sli_every(a) == sli_every(b) && differs_by_tick(a) == differs_by_tick(b);
 }
 
 static tick_step make_tick(const sl_plan *plan, const sl_actor *a, int64_t firing) {
-  const sl_map *m = &plan->maps[a->ticks];
-  uint32_t flags;
-  sl_tick tick = sli_tick(plan, sl_map_key(m, firing, &flags));
+  sl_tick tick = sli_tick_of(plan, a, firing);
   bool last = (firing + 1) % a->firings_per_step == 0;
-  return (tick_step){.delta = sl_map_key(m, firing + 1, &flags) - tick.number,
+  return (tick_step){.delta = sli_tick_of(plan, a, firing + 1).number - tick.number,
                      .microbatch = tick.microbatch, .piece = tick.piece,
                      .ahead = (int32_t)(tick.step - firing_step(a, firing)),
                      .last = last, .turns = differs_by_tick(a) || last};
@@ -45,7 +43,7 @@ static tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
   const sl_plan *plan = rt->plan;
   const sl_map *m = &plan->maps[a->ticks];
   int64_t firings = a->firings_per_step, count = firings;
-  int64_t per_step = (int64_t)plan->microbatches * plan->pieces;
+  int64_t per_step = a->own_ticks ? a->own_ticks : (int64_t)plan->microbatches * plan->pieces;
   while (count % m->period || count / m->period * m->stride % per_step) count += firings;
   tick_ring *t = allot(rt, 1, sizeof *t + (size_t)count * sizeof *t->ring);
   *t = (tick_ring){.next = rt->ticks, .of = a, .count = count};

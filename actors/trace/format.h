@@ -128,7 +128,7 @@ struct port_item {
 struct actor_item {
   uint32_t name, cls;
   int32_t queue, stage, chunk, ticks, firings_per_step;
-  int32_t marks; /* 1: a source, 2: urgent */
+  int32_t marks; /* 1: a source, 2: urgent; times 4: own_ticks */
   int32_t rank, rank_group, rank_stride, rank_shift;
   int32_t nin, nout;
   uint32_t first_port; /* inputs, then outputs */

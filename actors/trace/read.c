@@ -287,11 +287,11 @@ static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
   sl_actor actor = {.name = get_text(r, a.name), .cls = (sl_class)a.cls, .queue = a.queue,
                     .stage = a.stage, .chunk = a.chunk, .ticks = a.ticks,
                     .firings_per_step = a.firings_per_step, .source = a.marks & 1,
-                    .urgent = a.marks & 2, .rank = a.rank,
+                    .urgent = a.marks & 2, .own_ticks = a.marks >> 2, .rank = a.rank,
                     .rank_group = a.rank_group, .rank_stride = a.rank_stride,
                     .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
                     .every = a.every, .seconds = a.seconds};
-  if (!actor.name || a.every < 0 || a.every > SLI_EVERY_MOST || sl_class_letter((sl_class)a.cls) == '?' ||
+  if (!actor.name || a.marks < 0 || a.every < 0 || a.every > SLI_EVERY_MOST || sl_class_letter((sl_class)a.cls) == '?' ||
       !in_table(a.queue, r->plan->nqueues) || (uint32_t)a.rank_shift > INT32_MAX / 2 ||
       a.stage < SL_NONE || a.chunk < SL_NONE || a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
       !claim(r, PORTS, a.first_port, (uint64_t)a.nin + (uint64_t)a.nout, &r->ports) ||

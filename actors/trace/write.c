@@ -93,7 +93,7 @@ static void put_actors(image *im, const sl_plan *plan) {
     struct actor_item item = {
         .name = put_text(im, a->name), .cls = a->cls, .queue = a->queue, .stage = a->stage,
         .chunk = a->chunk, .ticks = a->ticks, .firings_per_step = a->firings_per_step,
-        .marks = a->source | a->urgent << 1, .rank = a->rank, .rank_group = a->rank_group,
+        .marks = a->source | a->urgent << 1 | a->own_ticks << 2, .rank = a->rank, .rank_group = a->rank_group,
         .rank_stride = a->rank_stride, .rank_shift = a->rank_shift, .nin = a->nin,
         .nout = a->nout, .every = a->every, .seconds = a->seconds,
         .first_port = (uint32_t)(im->parts[PORTS].used / sizeof(struct port_item))};

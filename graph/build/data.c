@@ -2,6 +2,7 @@
 #include "graph/build/build.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "io/tokens.h"
@@ -72,10 +73,8 @@ static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
   r->held_out = files;
   r->source.fill_held_out = fill_held_out;
   r->source.held_out = (int)SLI_MIN(INT_MAX, sli_tokens_sequences(files) / r->rows);
-  if (r->source.held_out) return SL_OK;
-  return sl_graph_fail(g, SL_E_INPUT, "%s has %lld sequences of %lld tokens: a microbatch needs %lld",
-                       o->eval, (long long)sli_tokens_sequences(files), (long long)r->context,
-                       (long long)r->rows);
+  r->source.held_out_rest = (int)(sli_tokens_sequences(files) % r->rows);
+  return SL_OK;
 }
 
 static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t vocab,
@@ -150,26 +149,53 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
 typedef struct held_out {
   sl_source source;
   const sl_source *of;
-  const sl_graph_options *options; /* the graph's */
+  const sl_graph *graph;
 } held_out;
 
-/* The microbatches of an evaluation have the ticks of the last ones before it: told by their numbers
- * from 0 on. */
+double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first) {
+  const struct sli_evaluated *e = &g->evaluated;
+  int left = e->rest, part = e->rows;
+  *first = 0;
+  if (microbatch < e->whole) return 1;
+  for (int64_t i = e->whole; left; i++, *first += part, left -= part) {
+    while (part > left || e->rows % part) part--;
+    if (i == microbatch) break;
+  }
+  return (double)part / e->rows;
+}
+
+/* Rows from `first` on, `count` of them, take the places of all. Sequences may be cut, rows are not. */
+static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int count, void *const *out) {
+  for (int o = 0; o < h->of->nout; o++) {
+    const sl_type *type = &h->of->types[o];
+    size_t bytes = sl_type_bytes(type) / (size_t)type->dim[0];
+    if (tick->rows) bytes = bytes / (size_t)type->dim[h->of->cut - 1] * (size_t)tick->rows;
+    if (!out[o] || (!first && count == type->dim[0])) continue;
+    char *rows = out[o];
+    memmove(rows, rows + (size_t)first * bytes, (size_t)count * bytes);
+    for (int64_t i = count; i < type->dim[0]; i++) memcpy(rows + (size_t)i * bytes, rows + (size_t)(i - count) * bytes, bytes);
+  }
+}
+
+/* The microbatches of an evaluation are told by their numbers from 0 on. */
 static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
   const held_out *h = ctx;
-  int64_t m = h->options->microbatches, all = h->options->eval_every * m;
-  int64_t number = (tick->step * m + tick->microbatch) % all - (all - h->options->eval_microbatches);
+  const struct sli_evaluated *e = &h->graph->evaluated;
   sl_tick at = *tick;
   at.step = 0;
-  at.microbatch = (int32_t)number;
+  at.microbatch = (int32_t)SLI_MIN(tick->microbatch, e->whole);
   h->of->fill_held_out(h->of->ctx, &at, out);
+  if (tick->microbatch < e->whole) return;
+  int first;
+  double share = sli_evaluation_weight(h->graph, tick->microbatch, &first);
+  repeat_rows(h, tick, first, (int)lround(share * e->rows), out);
 }
 
 bool sli_source_has_files(const sl_source *source) { return source->fill_held_out == fill_held_out; }
 
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
   held_out *h = sli_arena_alloc(&g->arena, sizeof *h);
-  *h = (held_out){.source = *source, .of = source, .options = &g->options};
+  *h = (held_out){.source = *source, .of = source, .graph = g};
   h->source.fill = fill_evaluation;
   h->source.ctx = h;
   return &h->source;

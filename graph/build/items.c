@@ -1,5 +1,11 @@
 #include "graph/graph.h"
 
+int64_t sl_graph_evaluated(const sl_graph *g, const char **word) {
+  const struct sli_evaluated *e = &g->evaluated;
+  *word = e->rows ? "rows" : "microbatches";
+  return e->rows ? (int64_t)e->whole * e->rows + e->rest : e->microbatches;
+}
+
 int64_t sl_graph_items(const sl_graph *g, const char **word) {
   *word = "rows";
   for (int i = 0; i < g->nnodes; i++) {

@@ -395,16 +395,17 @@ static int32_t every_of(const sli_lowering *l, const sli_group *g) {
   return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
 }
 
-/* Those of an evaluation have the last ticks before it. */
+/* Those of an evaluation are of its own count. */
 static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
-  int32_t all = every_of(l, g) * l->in->m * l->in->k;
+  int32_t all = g->eval ? sli_lower_ticks(l, true) : every_of(l, g) * l->in->m * l->in->k;
   int32_t n = sli_lower_firings(l, g);
   if (sli_group_visits(l, g)) return sli_visits_ticks(l, sli_group_visits(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
   if (n > 1 && !g->eval) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
-  for (int32_t i = 0; i < n; i++) entries[i] = (sl_map_entry){all - n + i, SL_FIRST | SL_LAST};
+  for (int32_t i = 0; i < n; i++) /* what fires less often than it ticks does so behind them */
+    entries[i] = (sl_map_entry){g->eval ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i, SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
   free(entries);
   return map;
@@ -417,6 +418,7 @@ static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = sli_lower_firings(l, g),
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
+                .own_ticks = g->eval ? sli_lower_ticks(l, true) : 0,
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
                 .in = group_ports(l, g, false), .out = group_ports(l, g, true),
                 .bases = sli_visits_bases(l, g),

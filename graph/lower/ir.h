@@ -237,7 +237,7 @@ struct sli_lowering {
 
 /* Ticks of a step, or of an evaluation. */
 static inline int sli_lower_ticks(const sli_lowering *l, bool eval) {
-  return (eval ? l->in->g->options.eval_microbatches : l->in->m) * l->in->k;
+  return (eval ? l->in->g->evaluated.microbatches : l->in->m) * l->in->k;
 }
 
 /* ---- the passes, in this order ---------------------------------------------------------- */

@@ -5,6 +5,7 @@
  * N-th step; so training goes on meanwhile, and what is evaluated is one version of all. To whoever
  * comes behind this pass they are nodes like all others, on the devices of those that they are
  * copies of, but for how often they fire. What only metrics need is left out of the passes. */
+#include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -119,26 +120,71 @@ static void copy_node(pass *p, const sli_node *from) {
   }
 }
 
-/* As much is evaluated as all sources have, and training takes ticks for. */
-static sl_status count_microbatches(const pass *p) {
-  sl_graph_options *o = &p->g->options;
-  int64_t most = o->eval_every * o->microbatches;
-  bool files = false;
-  if (o->eval_microbatches) most = SLI_MIN(most, o->eval_microbatches);
+/* Rows of a microbatch, the same in all outputs; 0: they have no rows in common, or rows are cut. */
+static int rows_of(const sl_source *source) {
+  int64_t rows = source->nout && source->types[0].ndim ? source->types[0].dim[0] : 0;
+  for (int o = 0; o < source->nout; o++)
+    if (!source->types[o].ndim || source->types[o].dim[0] != rows) return 0;
+  return source->cut == 1 || rows > INT32_MAX ? 0 : (int)rows;
+}
+
+/* What all sources have held out. */
+typedef struct amount {
+  int sources, rows; /* of a microbatch; 0: unknown, or they differ */
+  int64_t all, microbatches; /* rows in all; whole microbatches */
+  bool files;
+} amount;
+
+static void count_source(amount *a, const sl_source *source) {
+  int rows = rows_of(source);
+  int64_t all = (int64_t)source->held_out * rows + (rows ? source->held_out_rest : 0);
+  a->rows = a->sources++ && a->rows != rows ? 0 : rows;
+  a->all = SLI_MIN(a->all, all);
+  a->microbatches = SLI_MIN(a->microbatches, source->held_out);
+  a->files |= sli_source_has_files(source);
+}
+
+static sl_status count_sources(const pass *p, amount *a) {
+  *a = (amount){.all = INT64_MAX, .microbatches = INT64_MAX};
   for (int i = 0; i < p->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
     const sl_source *source = n->attrs.user;
     if (n->op != &sl_op_source || !is_wanted(p, n)) continue;
-    if (!source->fill_held_out || source->held_out < 1)
+    if (!source->fill_held_out || (source->held_out < 1 && source->held_out_rest < 1))
       return sl_fail(SL_E_USAGE, "evaluation: %s has no held-out data; --eval FILE names some for "
                      "sl_tokens, sl_source.fill_held_out for a model's own source", n->name);
-    most = SLI_MIN(most, source->held_out);
-    files |= sli_source_has_files(source);
+    count_source(a, source);
   }
-  o->eval_microbatches = (int)most;
-  if (files || !o->eval) return SL_OK;
+  const char *eval = p->g->options.eval;
+  if (a->files || !eval) return SL_OK;
   return sl_fail(SL_E_USAGE, "evaluation: the model does not read %s: it takes no tokens (sl_tokens); "
-                 "what its sources hold out is evaluated without --eval, by --eval-every", o->eval);
+                 "what its sources hold out is evaluated without --eval, by --eval-every", eval);
+}
+
+/* Parts of what is left over, each as large as it can be and divide a microbatch. */
+static int count_parts(int rows, int rest) {
+  int count = 0;
+  for (int part = rows; rest; rest -= part, count++)
+    while (part > rest || rows % part) part--;
+  return count;
+}
+
+/* As much is evaluated as all sources have, or eval_rows says. */
+static sl_status count_microbatches(const pass *p) {
+  sl_graph *g = p->g;
+  amount a;
+  sl_status status = count_sources(p, &a);
+  if (status) return status;
+  int64_t limit = g->options.eval_rows, most = SLI_TICKS_MOST / SLI_MAX(g->options.pieces, 1);
+  if (limit && !a.rows) return sl_fail(SL_E_USAGE, "--eval-rows %lld: what the model holds out are no rows", (long long)limit);
+  if (limit) a.all = SLI_MIN(a.all, limit);
+  int64_t whole = a.rows ? a.all / a.rows : a.microbatches;
+  int rest = a.rows ? (int)(a.all % a.rows) : 0;
+  g->evaluated = (struct sli_evaluated){.rows = a.rows, .rest = rest, .whole = (int)SLI_MIN(whole, most)};
+  g->evaluated.microbatches = g->evaluated.whole + (rest ? count_parts(a.rows, rest) : 0);
+  if (whole <= most && g->evaluated.microbatches <= most && g->evaluated.microbatches) return SL_OK;
+  return sl_fail(SL_E_USAGE, "evaluation: %lld microbatches of held-out data, it takes 1 to %lld; --eval-rows N says how "
+                 "many rows are enough", (long long)whole, (long long)most);
 }
 
 static void copy_all(pass *p) {

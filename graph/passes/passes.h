@@ -54,7 +54,7 @@ sl_status sli_pass_recompute(sl_graph *g, const char *what);
 void sli_pass_offload(sl_graph *g, bool some);
 
 /* The way forward to the loss and the metrics once more, for evaluation: twins[1 + nmetrics] stand
- * there for these. Settles options.eval_microbatches. SL_E_USAGE names what has no held-out data. */
+ * there for these. Settles how much is evaluated. SL_E_USAGE names what has no held-out data. */
 sl_status sli_pass_evaluate(sl_graph *g, sli_mean *twins);
 
 /* Pass 2, inference: drops nodes that no output needs. */

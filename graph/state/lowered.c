@@ -55,6 +55,7 @@ struct sl_lowered {
 typedef struct addend {
   sl_lowered *lowered;
   const sli_mean *mean;
+  bool eval;
   bool finite; /* or the run ends */
 } addend;
 
@@ -88,8 +89,9 @@ static void losses_cpu(const sl_call *call) {
   const sl_lowered *l = a->lowered;
   const sl_tick *tick = &call->tick;
   double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in);
-  double *sum = call->out[0], share = 1;
-  if (tick->rows && !a->mean->adds) share = (double)tick->rows / (double)l->g->length;
+  int first;
+  double *sum = call->out[0], share = a->eval ? sli_evaluation_weight(l->g, tick->microbatch, &first) : 1;
+  if (tick->rows && !a->mean->adds) share *= (double)tick->rows / (double)l->g->length;
   *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !a->finite || !l->rt) return;
   char text[160];
@@ -142,7 +144,8 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
 static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   sl_lowered *l = ctx;
   const sl_lower_options *o = &l->options;
-  double microbatches = l->g->options.eval_microbatches;
+  const struct sli_evaluated *e = &l->g->evaluated;
+  double microbatches = e->whole + (e->rest ? (double)e->rest / e->rows : 0);
   for (int i = 1; i < n && o->on_metric; i++)
     o->on_metric(o->ctx, tick->step, l->evaluated[i].name, *(const double *)values[i] / microbatches);
   if (o->on_eval) o->on_eval(o->ctx, tick->step, *(const double *)values[0] / microbatches);
@@ -176,7 +179,7 @@ static void add_report(sl_graph *g, const char *name, int count, sl_tensor *cons
 static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, bool eval, bool finite) {
   sl_graph *g = l->g;
   addend *a = sli_arena_alloc(&l->arena, sizeof *a);
-  *a = (addend){l, mean, finite};
+  *a = (addend){l, mean, eval, finite};
   const sl_attrs attrs = {.user = a};
   sl_tensor *parts[mean->nparts];
   int count = sli_mean_tensors(mean, parts, 0);

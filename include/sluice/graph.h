@@ -96,8 +96,7 @@ typedef struct sl_graph_options {
    * read by it, and of other sources what they hold out (sl_source.held_out). */
   const char *eval;
   int64_t eval_every;
-  int eval_microbatches; /* at most; 0: all whole ones. There are never more than training has
-                            from one evaluation to the next */
+  int64_t eval_rows; /* the first so many of the held-out rows; 0: all there are */
   const char *tokenizer; /* sl_tokens: a tokenizer.json that makes tokens of text files; NULL: the
                        bytes of a text are its tokens. Used while the graph is built */
   const sl_training *training; /* may be NULL */
@@ -112,6 +111,9 @@ sl_status sl_graph_status(const sl_graph *g);
 sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int sl_graph_microbatches(const sl_graph *g);
+/* Of a graph that was lowered: held-out rows of an evaluation; or microbatches, where they have no rows. *word: which.
+ * 0: nothing is evaluated. */
+int64_t sl_graph_evaluated(const sl_graph *g, const char **word);
 int sl_graph_stages(const sl_graph *g);
 bool sl_graph_infer(const sl_graph *g);
 /* Does the model need something to learn? */

@@ -200,7 +200,7 @@ typedef struct sl_attrs {
 typedef struct sl_tick {
   int64_t number;     /* (step*M + microbatch)*K + piece */
   int64_t step;
-  int32_t microbatch; /* 0..M-1 */
+  int32_t microbatch; /* 0..M-1; of an evaluation, from 0 on */
   int32_t piece;      /* 0..K-1 */
   int64_t row, rows;  /* where the piece begins in its sequence and how long it is, for
                          what a program runs; 0 and 0 where sequences are not cut */

@@ -446,9 +446,11 @@ typedef struct sl_source {
   /* 1 + the dim of all outputs that sequences lie along, if fill() can be asked for a piece of them: tick->rows
    * positions of that dim from tick->row on, where tick->rows is not 0. 0: whole microbatches only. */
   int cut;
-  /* Evaluations: microbatch tick->microbatch of held-out data, and how many there are. NULL, 0: none. */
+  /* Evaluations: microbatch tick->microbatch of held-out data, and how many whole ones there are; and how many rows
+   * there are behind these, of one more that is filled as the others are: what stands behind its rows does not
+   * count. Rows lie along dim 0 of all outputs then. NULL, 0: none. */
   void (*fill_held_out)(void *ctx, const sl_tick *tick, void *const *out);
-  int held_out;
+  int held_out, held_out_rest;
   /* Where devices hold no values, for fill(): 0: it has something; else when (sl_runtime_now) to ask again,
    * UINT64_MAX: once anything has happened. On the real clock it may block. NULL: it always has. */
   uint64_t (*await)(void *ctx, const sl_tick *tick);

@@ -57,6 +57,8 @@ typedef struct sl_actor {
   int32_t firings_per_step;
   int32_t every;            /* N > 1: fires in the last of every N steps only. It begins no
                                step by itself, so it needs an input */
+  int32_t own_ticks;        /* > 0: `ticks` counts so many for each step in which it fires, which
+                               may be more than the M*K that a step has */
   bool source;              /* decides how far the run goes: has no data input */
   /* Order inside the class: the smaller rank first, then the older tick. With
    * groups, a group of ticks counted within the step goes before the next:

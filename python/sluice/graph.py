@@ -434,7 +434,8 @@ class _Arrays:
         record = {"nout": len(self.arrays), "types": made, "fill": self._fill}
         if self.held_out:
             record.update(fill_held_out=self._fill_held_out,
-                          held_out=len(self.held_out[0]) // self.rows)
+                          held_out=len(self.held_out[0]) // self.rows,
+                          held_out_rest=len(self.held_out[0]) % self.rows)
         self.record = c.record("sl_source", record, self.graph._kept)
 
     def _fill(self, _, tick, outs):

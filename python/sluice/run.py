@@ -186,8 +186,8 @@ class Run:
         history = run.train(100)
 
     microbatches, pieces, cut, shuffle go to the graph, and so do eval_every=N, which evaluates what the
-    model's data holds out after every N-th step (`run.evaluations`), and eval=FILE for a model that reads
-    tokens. stages, schedule, quotas ({"act.b@1": 2}),
+    model's data holds out after every N-th step (`run.evaluations`), all of it or the first eval_rows=N, and eval=FILE
+    for a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}),
     data_parallel, tensor, shard, recompute, ... are sl_lower_options by their names; devices,
     threads and memory (bytes) say what each stage runs on. `weights` is a safetensors or GGUF file or
     a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
@@ -197,7 +197,7 @@ class Run:
     A program started several times by torchrun or srun is one job: all processes make the same
     calls, and each runs its share."""
 
-    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every")
+    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows")
 
     def __init__(self, model, *, stages=1, microbatches=1, seed=1, weights=None, checkpoints=None,
                  every=100, kept=2, resume=False, resume_with=None, terms=None, trace_records=0,

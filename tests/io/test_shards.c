@@ -59,9 +59,12 @@ int main(void) {
   check_refused("{\"weight_map\":{\"a\":\"two.safetensors\"}}", "tensor a");
   check_refused("{\"weight_map\":{\"a\":\"three.safetensors\"}}", "three.safetensors");
   check_refused("{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "../one");
-  check_refused("{\"weight_map\":{\"a\":7}}", "tensor a");
+  check_refused("{\"weight_map\":{\"a\":7}}", "weight_map.a: wanted a text, found 7");
   check_refused("{\"weight_map\":{}}", "weight_map");
-  check_refused("{", "weight_map");
+  check_refused("{\"weight_map\":[1]}", "weight_map: wanted an object, found an array");
+  check_refused("[]", "wanted an object, found an array");
+  check_refused("{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}", "its key stands there twice");
+  check_refused("{", "not JSON at line 1, column 2");
   write_weights("model.safetensors", "c", 3); /* the file itself counts before an index */
   CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 1, "one file: %s", sl_detail());
   check_found(s, "c", 3);

@@ -12,7 +12,7 @@ model=("${shape[@]}" --batch 8 --data "$train")
 run() { ends 0 "$actorrun" --quiet "$@"; }
 evals() { grep -o '"eval_hex":[^,]*' "$1" | grep -o '0x[^"]*'; }
 
-# Evaluated are 16 microbatches of 2 rows: as many as training has in 4 steps.
+# Evaluated are the first 32 rows: 16 microbatches of 2.
 run --steps 4 --microbatches 4 --report plain.json --save w.safetensors "${model[@]}"
 run --steps 1 --microbatches 16 --init w.safetensors --report want.json "${shape[@]}" --batch 32 \
   --data "$other"
@@ -23,7 +23,7 @@ for way in "" "--stages 4 --schedule zb-h1" "--stages 2 -n 2 --heartbeat-timeout
            "--recompute full" "--grain layer" "--schedule auto --stages 2" "--checkpoint c --every 4" "--jitter 50" \
            "--stages 2 --order order" "--stages 2 --order derive -n 2 --heartbeat-timeout 30"; do
   # shellcheck disable=SC2086
-  run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --report r.json $way "${model[@]}"
+  run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --eval-rows 32 --report r.json $way "${model[@]}"
   [ "$(evals r.json)" = "$want" ] || fail "$way: $(evals r.json), not $want"
   cmp -s <(hexes plain.json) <(hexes r.json) || fail "$way: training is another with it"
 done
@@ -32,9 +32,40 @@ for way in "--pieces 2 --stages 2" "--data-parallel 2" "--data-parallel 2 --shar
            "--data-parallel 2 --shard parameters" "--data-parallel 2 --shard parameters --tensor 2 --grain layer" \
            "--data-parallel 2 --shard parameters -n 2 --heartbeat-timeout 30"; do
   # shellcheck disable=SC2086
-  run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --report r.json $way "${model[@]}"
+  run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --eval-rows 32 --report r.json $way "${model[@]}"
   near "$(evals r.json)" "$want" 1e-5 || fail "$way: $(evals r.json), not $want"
 done
+
+# All rows that there are, once each, whatever the batch and however often: as many as training goes through in one
+# step of them all, with the same loss. Of other grids and pieces too, where the last microbatch is a part of one.
+rows=$(python3 -c 'import os, sys; print((os.path.getsize(sys.argv[1]) // 2 - 1) // 16)' "$other")
+run --steps 1 --init w.safetensors --report whole.json "${shape[@]}" --batch "$rows" --data "$other"
+whole=$(hexes whole.json | grep -o '0x[^"]*')
+evaluated() { python3 -c 'import json; print(json.load(open("r.json"))["evaluated"])'; }
+way_to() { # way_to OPTION...: evaluates w.safetensors
+  run --steps 1 --init w.safetensors --eval "$other" --eval-every 1 --lr 0 --report r.json "$@"
+}
+for batch in 4 20 28 64; do
+  way_to --microbatches 4 "${shape[@]}" --batch $batch --data "$train"
+  near "$(evals r.json)" "$whole" 2e-6 || fail "--batch $batch: $(evals r.json), not $whole"
+  [ "$(evaluated)" = "{'rows': $rows}" ] || fail "--batch $batch: $(evaluated), not $rows rows"
+done
+for way in "--pieces 2 --stages 2" "--data-parallel 2 --shard parameters" "--stages 2 -n 2 --heartbeat-timeout 30"; do
+  # shellcheck disable=SC2086
+  way_to --microbatches 2 $way "${shape[@]}" --batch 28 --data "$train"
+  near "$(evals r.json)" "$whole" 1e-5 || fail "$way: $(evals r.json), not $whole"
+done
+head -c $((2 * (16 * 5 + 1))) "$other" >five.u16
+run --steps 1 --init w.safetensors --report whole.json "${shape[@]}" --batch 5 --data five.u16
+for more in "--eval five.u16" "--eval $other --eval-rows 5"; do
+  # shellcheck disable=SC2086
+  run --steps 2 --init w.safetensors $more --eval-every 1 --lr 0 --report r.json "${shape[@]}" --batch 8 --data "$train"
+  near "$(evals r.json | head -n 1)" "$(hexes whole.json | grep -o '0x[^"]*')" 2e-6 || fail "five rows of eight: $(evals r.json)"
+  [ "$(evals r.json | sort -u | wc -l)" -eq 1 ] || fail "each evaluation is the same: $(evals r.json)"
+  [ "$(evaluated)" = "{'rows': 5}" ] || fail "$(evaluated), not five rows"
+done
+ends 0 "$actorrun" --steps 2 --init w.safetensors --eval five.u16 --eval-every 1 "${shape[@]}" --batch 8 --data "$train"
+says "evaluated 2 times, 5 rows each" out
 
 # Messages so long that the receiver fetches them into slots that others have just read.
 run --steps 4 --microbatches 4 --data-parallel 2 --shard parameters -n 2 "${patient[@]}" \
@@ -103,5 +134,6 @@ refused "--eval-every 100: the run ends before, with --steps 20" --eval x --step
 refused "--eval-every 30: not a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
   "${model[@]}"
 refused "no.txt: No such file" --eval no.txt "${model[@]}"
-head -c 20 "$train" >small.txt
-refused "small.txt has 1 sequences of 16 tokens: a microbatch needs 8" --eval small.txt "${model[@]}"
+head -c 12 "$train" >small.txt
+refused "small.txt" --eval small.txt "${model[@]}"
+refused "--eval-rows: of what? --eval FILE says" --eval-rows 3 "${model[@]}"

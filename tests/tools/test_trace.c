@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "models/models.h"
 #include "tests/support/test.h"
+#include "tests/support/trace_file.h"
 
 enum { STEPS = 3, MICROBATCHES = 2 };
 
@@ -181,29 +182,6 @@ static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size
   }
 }
 
-/* Makes the sections' hashes and the head's checksum those of their bytes again: damage that
- * they cannot see. */
-static void rehash(unsigned char *bytes, size_t count) {
-  uint32_t sections, section_bytes, none = 0;
-  memcpy(&sections, bytes + 16, 4);
-  memcpy(&section_bytes, bytes + 20, 4);
-  for (uint32_t i = 0; i < sections && 64 + (i + 1) * 32 <= count && section_bytes == 32; i++) {
-    uint32_t item_bytes;
-    uint64_t items, offset;
-    memcpy(&item_bytes, bytes + 64 + i * 32 + 4, 4);
-    memcpy(&items, bytes + 64 + i * 32 + 8, 8);
-    memcpy(&offset, bytes + 64 + i * 32 + 16, 8);
-    if (offset > count || !item_bytes || items > (count - offset) / item_bytes) continue;
-    uint64_t hash = sli_hash(SLI_HASH_SEED, bytes + offset, items * item_bytes);
-    memcpy(bytes + 64 + i * 32 + 24, &hash, 8);
-  }
-  uint64_t table = (uint64_t)sections * section_bytes;
-  if (table > count - 64) return;
-  memcpy(bytes + 44, &none, 4);
-  uint32_t sum = (uint32_t)sli_hash(SLI_HASH_SEED, bytes, 64 + table);
-  memcpy(bytes + 44, &sum, 4);
-}
-
 /* Does the file say of itself that it is not what was written, or say the same as before? */
 static void check_flip(const sl_trace *good, const char *what, size_t bit) {
   sl_trace *t = NULL;
@@ -258,7 +236,7 @@ static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t c
       if (random_below(&seed, 2)) memcpy(&number, bad + at, 4), number += random_below(&seed, 2) ? 1 : UINT32_MAX;
       memcpy(bad + at, &number, 4);
     }
-    rehash(bad, count);
+    trace_rehash(bad, count);
     write_all(bad, count);
     sl_trace *t;
     sl_figures f;
@@ -293,7 +271,7 @@ static void random_damage_never_crashes(const unsigned char *good, size_t count,
     size_t reach = rand() % 2 ? 600 : count;
     for (int k = rand() % 4; k >= 0; k--)
       bad[8 + (size_t)rand() % (reach - 8)] = (unsigned char)rand();
-    if (hidden) rehash(bad, count);
+    if (hidden) trace_rehash(bad, count);
     write_all(bad, count);
     sl_trace *t;
     if (sl_trace_read(path, &t)) continue;

@@ -4,10 +4,10 @@
  * smallest, or another value best, as links, so that they stay when the checkpoint itself goes, and
  * eval.json with its step and what was found. What is found after a step and its checkpoint are known one after the other, in either order: so
  * whether the checkpoint is there is asked after every step. */
-#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "io/atomic.h"
-#include "io/file.h"
+#include "io/json.h"
 #include "tools/actorrun/actorrun.h"
 
 /* ---- DIR/best ------------------------------------------------------------------------------ */
@@ -89,18 +89,14 @@ static void keep_best(job *j) {
 
 /* What earlier parts of the run have found. */
 static void read_best(evals *e, const char *dir) {
-  char *path = sli_format("%s/best/eval.json", dir), *text = NULL;
-  if (!access(path, R_OK) && !sli_file_read(path, &text)) {
-    cJSON *root = cJSON_Parse(text);
-    const cJSON *step = cJSON_GetObjectItem(root, "step");
-    const cJSON *value = cJSON_GetObjectItem(root, e->names[e->by]);
-    if (cJSON_IsNumber(step) && cJSON_IsNumber(value)) {
-      e->best_step = (int64_t)step->valuedouble;
-      e->best = value->valuedouble;
-    }
-    cJSON_Delete(root);
-  }
-  free(text);
+  char *path = sli_format("%s/best/eval.json", dir);
+  const sli_json_field fields[] = {{"step", SLI_JSON_WHOLE, &e->best_step, 0, 1e15, true},
+                                   {e->names[e->by], SLI_JSON_NUMBER, &e->best, -DBL_MAX, DBL_MAX, false}};
+  sli_json doc = {0};
+  sl_status status = access(path, R_OK) ? SL_OK : sli_json_open(path, &doc);
+  if (!status && doc.root) status = sli_json_pick(&doc, doc.root, fields, SLI_COUNT(fields));
+  if (status) sli_log("%s; the best so far is not known", sl_detail());
+  sli_json_fini(&doc);
   free(path);
 }
 

@@ -251,7 +251,12 @@ static void add_pieces(cJSON *root, const job *j) {
     cJSON_AddItemToArray(array, cJSON_CreateNumber((double)lengths[k]));
 }
 
-static void add_evaluations(cJSON *root, const evals *e) {
+static void add_evaluations(cJSON *root, const job *j) {
+  const evals *e = &j->evals;
+  const char *word;
+  double rows = (double)sl_graph_evaluated(j->made.graph, &word);
+  cJSON *of = cJSON_AddObjectToObject(root, "evaluated");
+  add_number(of, word, rows);
   cJSON *list = cJSON_AddArrayToObject(root, "evaluations");
   for (size_t i = 0; i < e->count; i++) {
     char hex[64];
@@ -300,7 +305,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "ended", ended);
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
-  if (settings_evaluate(s)) add_evaluations(root, &j->evals);
+  if (settings_evaluate(s)) add_evaluations(root, j);
   if (j->tallies.count) add_tallies(root, &j->tallies);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);

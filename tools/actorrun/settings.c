@@ -24,9 +24,9 @@ static const sl_option options[] = {
      "order each time that all have been seen; 0: as they lie in the files", 0, 9e15},
     {"eval", SL_OPTION_LIST, "", "`FILE`, or a folder, of which the loss is found while training goes "
      "on; as --data, may be repeated", 0, 0},
-    {"eval-every", SL_OPTION_INT, "100", "steps from one evaluation to the next; as much of the data is "
-     "taken, at most, as training takes in them. Alone, without --eval: of what the model's own data "
-     "holds out", 1, 1e6},
+    {"eval-every", SL_OPTION_INT, "100", "steps from one evaluation to the next, each of all rows held out. Alone, without "
+     "--eval: of what the model's own data holds out", 1, 1e6},
+    {"eval-rows", SL_OPTION_INT, "0", "evaluate the first so many of the rows held out; 0: all", 0, 1e15},
     {"patience", SL_OPTION_INT, "0", "evaluations without a smaller loss, or a better value of --best, "
      "after which the run ends; 0: any number", 0, 1e9},
     {"best", SL_OPTION_TEXT, "loss", "`NAME` of the loss or a metric, by which evaluations are "
@@ -95,7 +95,7 @@ static sl_status check_together(const settings *s) {
                      need_folder[i]);
   if (sl_arg_flag(s->run, "check-finite") && !data)
     return sl_fail(SL_E_USAGE, "--check-finite: %s devices hold no values", s->devices.kind);
-  static const char *const need_eval[] = {"patience", "best"};
+  static const char *const need_eval[] = {"patience", "best", "eval-rows"};
   for (size_t i = 0; i < SLI_COUNT(need_eval); i++)
     if (sl_arg_given(s->run, need_eval[i], 0) && !settings_evaluate(s))
       return sl_fail(SL_E_USAGE, "--%s: of what? --eval FILE says, or --eval-every N for what a model "

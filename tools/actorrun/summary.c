@@ -152,8 +152,10 @@ void print_end(const job *j) {
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
            p->records[p->count - 1].report.loss, (long long)p->count);
   print_history(p);
+  const char *word;
+  int64_t amount = sl_graph_evaluated(j->made.graph, &word);
   if (j->evals.count)
-    printf("evaluated %zu times, %s %s %.4f after step %lld\n", j->evals.count,
+    printf("evaluated %zu times, %lld %s each, %s %s %.4f after step %lld\n", j->evals.count, (long long)amount, word,
            j->evals.largest ? "largest" : "smallest", j->evals.names[j->evals.by], j->evals.best,
            (long long)j->evals.best_step);
   print_step(j, &figures);

@@ -43,6 +43,7 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
                               .feed_tokens = feed_zeros,
                               .eval = eval ? settings_text(s, "eval") : NULL,
                               .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
+                              .eval_rows = eval ? sl_arg_int(s->run, "eval-rows") : 0,
                               .shuffle = s->data.shuffle,
                               .tokenizer = s->data.tokenizer,
                               .no_data = !steps || !sl_device_computes(s->devices.kind)};

@@ -1,12 +1,11 @@
 #include "tools/actorrun/ctl/status.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/json.h"
 #include "tools/actorrun/ctl/client.h"
 #include "tools/common/common.h"
 
@@ -21,14 +20,52 @@ static status_style choose_style(void) {
                         .colour = terminal && !getenv("NO_COLOR")};
 }
 
+static sl_status check_items(const sli_json *answer, const cJSON *list, sli_json_kind kind) {
+  sl_status status = SL_OK;
+  for (const cJSON *at = list ? list->child : NULL; at && !status; at = at->next)
+    status = sli_json_is(answer, at, kind);
+  return status;
+}
+
+static sl_status check_process(const sli_json *answer, const cJSON *process) {
+  const cJSON *devices = NULL;
+  const char *host = NULL;
+  double pid = 0;
+  const sli_json_field fields[] = {{"host", SLI_JSON_TEXT, &host, 0, 0, false},
+                                   {"pid", SLI_JSON_NUMBER, &pid, 0, 1e10, false},
+                                   {"devices", SLI_JSON_ARRAY, &devices, 0, 0, false}};
+  sl_status status = sli_json_pick(answer, process, fields, SLI_COUNT(fields));
+  return status ? status : check_items(answer, devices, SLI_JSON_TEXT);
+}
+
+/* What is looked into without asking what it is. */
+static sl_status check_answer(const sli_json *answer) {
+  const cJSON *processes = NULL, *devices = NULL, *serving = NULL, *limits = NULL;
+  const char *job = NULL;
+  const sli_json_field fields[] = {{"job", SLI_JSON_TEXT, &job, 0, 0, false},
+                                   {"processes", SLI_JSON_ARRAY, &processes, 0, 0, false},
+                                   {"devices", SLI_JSON_ARRAY, &devices, 0, 0, false},
+                                   {"serving", SLI_JSON_OBJECT, &serving, 0, 0, false}};
+  sl_status status = sli_json_pick(answer, answer->root, fields, SLI_COUNT(fields));
+  for (const cJSON *at = processes ? processes->child : NULL; at && !status; at = at->next)
+    status = check_process(answer, at);
+  if (!status && serving) status = sli_json_member(answer, serving, "limits", SLI_JSON_OBJECT, false, &limits);
+  return status ? status : check_items(answer, limits, SLI_JSON_NUMBER);
+}
+
 static sl_status ask(pid_t pid, cJSON **out) {
-  char *text;
+  char *text, name[64];
+  sli_json answer = {0};
   sl_status status = client_ask(pid, "status", PATIENCE_SECONDS, &text);
   if (status) return status;
-  *out = cJSON_Parse(text);
+  snprintf(name, sizeof name, "process %ld has answered", (long)pid);
+  status = sli_json_read(name, text, strlen(text), 0, &answer);
   free(text);
-  if (*out) return SL_OK;
-  return sl_fail(SL_E_PEER, "process %ld has answered with something else", (long)pid);
+  if (!status) status = check_answer(&answer);
+  *out = status ? NULL : answer.root;
+  if (!status) answer.root = NULL;
+  sli_json_fini(&answer);
+  return status ? SL_E_PEER : SL_OK;
 }
 
 static void print_json(const cJSON *json) {
