@@ -55,7 +55,7 @@ static int32_t least_slots(const sl_plan *plan, const knob *k) {
 
 static bool known(const knob *knobs, int count, const knob *k) {
   for (int i = 0; i < count; i++)
-    if (knobs[i].stage == k->stage && knobs[i].pool == k->pool && !strcmp(knobs[i].name, k->name))
+    if ((k->everywhere || knobs[i].stage == k->stage) && knobs[i].pool == k->pool && !strcmp(knobs[i].name, k->name))
       return true;
   return false;
 }
@@ -73,8 +73,22 @@ static bool missed_knob(const sli_rehearsal *r, const sli_flow *flow, const sli_
   return sli_flow_lack(flow, at, actor).what == SLI_LACKS_POOL;
 }
 
-/* The knobs of the slots that actors of a stuck rehearsal wait for. */
-static int waiting_knobs(const sli_rehearsal *r, knob *knobs, int most) {
+/* The fewest slots that a register of this name has. */
+static int32_t fewest_slots(const sl_plan *plan, const char *name) {
+  int32_t fewest = INT32_MAX;
+  for (int32_t i = 0; i < plan->nregs; i++)
+    if (!strcmp(plan->regs[i].quota_name, name)) fewest = SLI_MIN(fewest, plan->regs[i].quota);
+  return fewest;
+}
+
+static knob widened(const sl_plan *plan, knob k) {
+  k.everywhere = true;
+  k.slots = fewest_slots(plan, k.name);
+  return k;
+}
+
+/* The knobs of the slots that actors of a stuck rehearsal wait for: stage by stage, or of all stages at once. */
+static int waiting_knobs(const sli_rehearsal *r, bool everywhere, knob *knobs, int most) {
   const sl_plan *plan = &r->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
   for (int32_t i = 0; i < plan->nactors; i++) fired[i] = sli_runtime_done(r->rt, i);
@@ -84,7 +98,9 @@ static int waiting_knobs(const sli_rehearsal *r, knob *knobs, int most) {
   for (int32_t i = 0; i < plan->nactors; i++)
     for (int32_t p = 0; p < plan->actors[i].nout && count < most; p++) {
       knob k;
-      if (missed_knob(r, flow, &at, i, p, &k) && !known(knobs, count, &k)) knobs[count++] = k;
+      if (!missed_knob(r, flow, &at, i, p, &k) || (everywhere && k.pool != SL_NONE)) continue;
+      if (everywhere) k = widened(plan, k);
+      if (!known(knobs, count, &k)) knobs[count++] = k;
     }
   sli_flow_destroy(flow);
   free(fired);
@@ -104,28 +120,12 @@ static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob
   return least;
 }
 
-/* The fewest slots that a register of this name has. */
-static int32_t fewest_slots(const sl_plan *plan, const char *name) {
-  int32_t fewest = INT32_MAX;
-  for (int32_t i = 0; i < plan->nregs; i++)
-    if (!strcmp(plan->regs[i].quota_name, name)) fewest = SLI_MIN(fewest, plan->regs[i].quota);
-  return fewest;
-}
-
-void sli_advise(const sl_plan *plan, const sli_rehearsal *stuck, char *text, size_t size) {
+sli_advice sli_advise(const sl_plan *plan, const sli_rehearsal *stuck) {
   knob knobs[16] = {0}, best = {0};
-  int count = waiting_knobs(stuck, knobs, 16);
+  int count = waiting_knobs(stuck, false, knobs, 16);
   int32_t least = best_knob(plan, knobs, count, &best);
-  for (int i = 0; i < count && !least; i++)
-    if (knobs[i].pool == SL_NONE) {
-      knobs[i].everywhere = true;
-      knobs[i].slots = fewest_slots(plan, knobs[i].name);
-    }
-  if (!least) least = best_knob(plan, knobs, count, &best);
-  text[0] = 0;
-  if (!least) return;
-  char at[16] = "";
-  if (best.stage != SL_NONE && !best.everywhere) snprintf(at, sizeof at, "@%d", best.stage);
-  snprintf(text, size, "\nthe smallest change that breaks it: --quota %s%s=%d", best.name, at,
-           best.slots);
+  if (!least) least = best_knob(plan, knobs, waiting_knobs(stuck, true, knobs, 16), &best);
+  sli_advice a = {.stage = best.everywhere ? SL_NONE : best.stage, .slots = least ? best.slots : 0};
+  if (least) snprintf(a.name, sizeof a.name, "%s", best.name);
+  return a;
 }

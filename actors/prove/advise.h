@@ -5,7 +5,7 @@
 #include "actors/prove/prove.h"
 
 /* The smallest change of one quota, at one stage or if that is not enough at all stages, with
- * which a plan finishes whose rehearsal is stuck: a line for an error, or nothing. */
-void sli_advise(const sl_plan *plan, const sli_rehearsal *stuck, char *text, size_t size);
+ * which a plan finishes whose rehearsal is stuck. */
+sli_advice sli_advise(const sl_plan *plan, const sli_rehearsal *stuck);
 
 #endif

@@ -8,16 +8,32 @@
 #include "actors/plan/plan.h"
 #include "actors/prove/advise.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
+static void say(const char *cycle, const sli_advice *a) {
+  char at[16] = "";
+  if (a->slots && a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
+  if (a->slots)
+    sl_fail(SL_E_STUCK, "the plan cannot finish: %s\nthe smallest change that breaks it: --quota %s%s=%d", cycle, a->name,
+            at, a->slots);
+  else sl_fail(SL_E_STUCK, "the plan cannot finish: %s", cycle);
+}
+
 sl_status sl_plan_prove(const sl_plan *plan) {
+  sli_advice advice;
+  return sli_plan_prove_or_advise(plan, &advice);
+}
+
+sl_status sli_plan_prove_or_advise(const sl_plan *plan, sli_advice *advice) {
+  *advice = (sli_advice){.stage = SL_NONE};
   sli_rehearsal r;
   sli_rehearsal_init(&r, plan, false);
   sl_status status = sli_rehearse_all(&r);
   if (status == SL_E_STUCK) {
-    char *cycle = sli_strdup(sl_detail()), advice[256];
-    sli_advise(plan, &r, advice, sizeof advice);
-    sl_fail(SL_E_STUCK, "the plan cannot finish: %s%s", cycle, advice);
+    char *cycle = sli_strdup(sl_detail());
+    *advice = sli_advise(plan, &r);
+    say(cycle, advice);
     free(cycle);
   }
   sli_rehearsal_fini(&r);

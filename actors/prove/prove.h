@@ -24,4 +24,14 @@ sl_status sli_rehearse(sli_rehearsal *r, int64_t steps, bool keep_trace);
  * it has been in, and without what timing decides: a rehearsal that proves the plan. */
 sl_status sli_rehearse_all(sli_rehearsal *r);
 
+/* A quota with which a plan would finish: of registers of that name, or of a pool. */
+typedef struct sli_advice {
+  char name[64];
+  int32_t stage; /* SL_NONE: of all stages */
+  int32_t slots; /* 0: there is none */
+} sli_advice;
+
+/* As sl_plan_prove; of a plan that gets stuck, what would mend it, as the error says. */
+sl_status sli_plan_prove_or_advise(const sl_plan *plan, sli_advice *advice);
+
 #endif

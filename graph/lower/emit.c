@@ -450,12 +450,14 @@ static sl_status finish(sli_lowering *l) {
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
   for (int i = 0; i < l->ngroups; i++)
     if (l->groups[i].actor != SL_NONE) aside[l->groups[i].actor] = l->groups[i].eval;
-  return sli_order_passes(&(sli_pass_order){
+  bool derived = !o->order || !strcmp(o->order, "derive");
+  sl_status status = sli_order_passes(&(sli_pass_order){
       .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
       .given = o->order ? o->order : l->in->in_line && l->in->ranks > 1 ? "derive" : NULL,
       .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even && !o->any_order,
       .latency = modelled && !o->any_order && l->pick.schedule->fixed_order &&
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
+  return status == SL_E_STUCK && derived ? SL_OK : status; /* so is its proof, which says what would mend it */
 }
 
 sl_status sli_lower_emit(sli_lowering *l) {

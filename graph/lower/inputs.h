@@ -43,6 +43,8 @@ typedef struct sli_inputs {
   bool layers;           /* all pieces of a microbatch go through a block before the next block */
   int m, k;              /* microbatches, pieces */
   const sli_paths *paths; /* that are given; NULL: all go through all stages */
+  const double *block_seconds; /* with paths: of the model's blocks on one device, by which they are cut on any
+                                  grid and machine; NULL: by what they cost there */
   int update_every;      /* blocks whose parameters the device updates: every so many; 0: none.
                             The host updates the others */
   int leaving;           /* pieces of a microbatch whose activations leave, of others they are computed

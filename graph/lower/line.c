@@ -91,9 +91,10 @@ static bool waits(const sli_lowering *l, const sli_group *g, const bool *early) 
   return false;
 }
 
-/* Does it only make again, or exchange, what the way there had? */
-static bool repeats(const sli_group *g) {
-  bool all = g->back && is_of_pass(g);
+/* Does it only make again, or exchange, what the way there had? What other stages wait for, the vocabulary's, does not
+ * wait for this one's gradient. */
+static bool repeats(const sli_lowering *l, const sli_group *g) {
+  bool all = g->back && is_of_pass(g) && !sli_is_spread_group(l, g);
   for (int i = 0; i < g->nnodes; i++)
     all &= g->nodes[i]->again || g->nodes[i]->cls == SL_CLASS_C || !g->nodes[i]->nin;
   return all;
@@ -102,7 +103,7 @@ static bool repeats(const sli_group *g) {
 /* [ngroups] which of passes back wait for nothing of their way. */
 static bool *find_all_early(const sli_lowering *l) {
   bool *early = sli_calloc((size_t)l->ngroups + 1, sizeof *early), changed = true;
-  for (int i = 0; i < l->ngroups; i++) early[i] = repeats(&l->groups[i]);
+  for (int i = 0; i < l->ngroups; i++) early[i] = repeats(l, &l->groups[i]);
   while (changed) {
     changed = false;
     for (int i = 0; i < l->ngroups; i++)

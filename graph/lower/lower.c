@@ -33,7 +33,14 @@ static sl_status place(sli_lowering *l) {
   sl_status status = sli_place_stages(layout ? layout : l->pick.schedule->placement, in->p,
                                       l->pick.v, l->device_of, l->chunk_of);
   if (!status) status = sli_lower_check_cost(l);
-  if (!status) status = sli_pass_partition(in->g, in->options->hardware, l->stages, l->stage_of);
+  if (!status)
+    status = in->block_seconds ? sli_pass_partition_by(in->g, in->block_seconds, l->stages, l->stage_of)
+                               : sli_pass_partition(in->g, in->options->hardware, l->stages, l->stage_of);
+  if (status && l->pick.v > 1) {
+    char *why = sli_strdup(sl_detail());
+    sl_fail(status, "%d chunks on each of %d devices: %s", l->pick.v, in->p, why);
+    free(why);
+  }
   for (int b = sli_blocks_in_line(in->g); b < in->g->nblocks && !status; b++)
     for (int s = 0; s < l->stages; s++) /* with the last chunk of its device */
       if (l->device_of[s] == in->g->blocks[b].stage) l->stage_of[b] = s;

@@ -27,14 +27,20 @@ static size_t cell(const cut *c, int s, int e) {
   return (size_t)s * (size_t)c->ends + (size_t)(e - s - 1);
 }
 
-static double *cost_sums(const sl_graph *g, const sl_hardware *h, int nblocks) {
-  double *sums = sli_calloc((size_t)nblocks + 1, sizeof *sums);
+double *sli_block_seconds(const sl_graph *g, const sl_hardware *h) {
+  int nblocks = sli_blocks_in_line(g);
+  double *seconds = sli_calloc((size_t)nblocks + 1, sizeof *seconds);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_forward(n) || n->eval || n->block >= nblocks) continue;
-    sums[n->block + 1] += node_seconds(h, n);
+    seconds[n->block] += node_seconds(h, n);
   }
-  for (int b = 0; b < nblocks; b++) sums[b + 1] += sums[b];
+  return seconds;
+}
+
+static double *cost_sums(const double *seconds, int nblocks) {
+  double *sums = sli_calloc((size_t)nblocks + 1, sizeof *sums);
+  for (int b = 0; b < nblocks; b++) sums[b + 1] = sums[b] + seconds[b];
   return sums;
 }
 
@@ -93,11 +99,11 @@ static sl_status check_stages(const sl_graph *g, int stages) {
   return SL_OK;
 }
 
-sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of) {
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages, int *stage_of) {
   sl_status status = check_stages(g, stages);
   if (status) return status;
   int n = sli_blocks_in_line(g);
-  cut c = {g, stages, n, n - stages + 1, cost_sums(g, hardware, n)};
+  cut c = {g, stages, n, n - stages + 1, cost_sums(seconds, n)};
   size_t cells = (size_t)stages * (size_t)c.ends;
   double *best = sli_calloc(cells, sizeof *best);
   int *from = sli_calloc(cells, sizeof *from);
@@ -116,5 +122,12 @@ sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int
   free(c.sums);
   free(best);
   free(from);
+  return status;
+}
+
+sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of) {
+  double *seconds = sli_block_seconds(g, hardware);
+  sl_status status = sli_pass_partition_by(g, seconds, stages, stage_of);
+  free(seconds);
   return status;
 }

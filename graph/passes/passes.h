@@ -99,6 +99,9 @@ void sli_graph_drop_unread(sl_graph *g, bool params);
  * forced stages. stage_of[nblocks]. Fails if there are fewer blocks. Comes after
  * pass 2, which settles what the blocks are. */
 sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of);
+/* The same, by seconds of blocks; and those that their calls take forward, for free(). */
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages, int *stage_of);
+double *sli_block_seconds(const sl_graph *g, const sl_hardware *hardware);
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */
 void sli_graph_check(const sl_graph *g);

@@ -133,10 +133,11 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
 
 /* What of it is more than the devices, where it could be shared out by heads otherwise. */
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
-  int kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : n->attrs.heads;
+  int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
+  bool few = queries < p->size;
   return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "op %s (%s) cannot be shared out by heads over %d "
-                           "devices of a sequence: it has %d key/value heads", n->name, n->op->name,
-                           p->size, kv_heads);
+                           "devices of a sequence: it has %d %s heads", n->name, n->op->name,
+                           p->size, few ? queries : keys, few ? "query" : "key/value");
 }
 
 static bool has_heads(const sli_node *n) {

@@ -314,7 +314,17 @@ static double count_flops(const sl_graph *g, const sli_inputs *in) {
   return sum;
 }
 
+/* Which blocks a path leaves out is the same on every grid. */
+static void find_cut(sli_inputs *in) {
+  if (!in->paths && !(in->options->skip > 0)) return;
+  double *seconds = sli_block_seconds(in->g, NULL);
+  size_t n = (size_t)sli_blocks_in_line(in->g) + 1;
+  in->block_seconds = memcpy(sli_arena_alloc(&in->g->arena, n * sizeof *seconds), seconds, n * sizeof *seconds);
+  free(seconds);
+}
+
 static sl_status prepare_training(sl_graph *g, sli_inputs *in) {
+  find_cut(in);
   sl_status status = sli_lower_check_given(in->options);
   if (!status) status = sli_lower_check_homes(in);
   if (!status) sli_lower_sweeps(in);

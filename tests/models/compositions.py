@@ -67,6 +67,7 @@ OPTIONS = {
     "nccl": "between GPUs", "routing": "of modelled devices", "adapter": "values to begin with, as --init",
     "cost": "of modelled devices", "profile": "of modelled devices", "dtype": "bf16 rounds otherwise on each grid",
     "auto": "chooses what is learned too, such as microbatches", "patience": "ends a run",
+    "epochs": "says how many steps there are",
     "init": "values to begin with: one device has the same", "tokenizer": "of texts, before anything is run",
     "resume-with": "for what is learned otherwise", "restarts": "of jobs that fail", "rdzv-endpoint": "of hosts",
     "nnodes": "of hosts", "node-rank": "of hosts", "rdzv-id": "of hosts", "dry-run": "learns nothing",
@@ -122,6 +123,18 @@ CASES = [
     (f"--microbatches 4 --sequence 2 --shard optimizer --eval text.txt --eval-every 1 {GPT} --document-end 32", ""),
     ("--microbatches 1 --sequence 4 --pieces 3 --shard gradients --eval text.txt --eval-every 1 llama --data text.txt "
      "--layers 1 --width 8 --heads 1 --context 36 --batch 3 --document-end 32", ""),
+    # which blocks a path leaves out is the same on every grid, and on every machine
+    (f"--microbatches 6 --stages 3 --paths paths --tensor 3 {GPT} --vocab 4000", SOME),
+    (f"--microbatches 6 --stages 3 --paths paths --data-parallel 2 --sequence 2 {GPT} --vocab 1500", SOME),
+    (f"--microbatches 6 --stages 3 --paths paths --machine h100-sxm-80gb --tensor 2 {GPT} --vocab 1000", SOME),
+    # the vocabulary's part of a pass back does not begin with the stage's gradient
+    (f"--microbatches 4 --stages 3 --vocab-parallel --vocab-barriers 1 --exchange inline --schedule zb-h1 {GPT}", ""),
+    (f"--microbatches 4 --stages 2 --vocab-parallel --vocab-barriers 1 --exchange inline --schedule zb-v {GPT}", ""),
+    (f"--microbatches 4 --stages 3 --vocab-parallel --vocab-barriers 1 --exchange inline --lora h.*.attn=2 {GPT}", ""),
+    # quotas that a plan needs and nobody has given
+    ("--microbatches 5 --data-parallel 3 --tensor 3 --expert-parallel 3 --exchange inline --stages 4 --pieces 3 "
+     "--home act=disk --offload activations=0.5 mixtral --data tokens.u16 --vocab 37 --layers 6 --width 24 --heads 4 "
+     "--context 16 --batch 20 --experts 4 --top-k 1 --expert-ffn 5 --aux-loss 0", ""),
     # pieces of every length are of the held-out data
     (f"--microbatches 4 --pieces 5 --eval text.txt --eval-every 1 {GPT}", ""),
     # a machine is one that devices are chosen for: what these compute does not go over its links

@@ -1,7 +1,9 @@
 /* From the command line to a plan that can be run. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/prove/prove.h"
 #include "io/atomic.h"
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/fit.h"
@@ -63,10 +65,48 @@ static sl_status make_plan(job *j) {
   return sl_checkpoints_describe(j->checkpoints, j->made.graph, j->lowered);
 }
 
-static sl_status prove_plan(const job *j) {
+static sl_status prove_plan(const job *j, sli_advice *advice) {
   const settings *s = j->settings; /* a run on the virtual clock is its own proof */
   bool runs = s->clock == SL_CLOCK_VIRTUAL && !sl_arg_flag(s->run, "dry-run");
-  return runs ? SL_OK : sl_plan_prove(j->plan);
+  *advice = (sli_advice){.slots = 0};
+  return runs ? SL_OK : sli_plan_prove_or_advise(j->plan, advice);
+}
+
+/* Is it of registers that the user says nothing of? One that changes what is learned is the user's to say. */
+static bool may_take(const settings *s, int given, const sli_advice *a) {
+  const char *order = settings_text(s, "order");
+  if (!a->slots || !strcmp(a->name, "param") || s->kept.choose || !strcmp(s->schedule, "auto")) return false;
+  for (int i = 0; i < given; i++)
+    if (!strncmp(a->name, s->quotas[i].name, strlen(s->quotas[i].name))) return false;
+  return !order || !strcmp(order, "derive");
+}
+
+static void take_advice(job *j, const sli_advice *a) {
+  settings *s = j->settings;
+  sl_quota *quotas = sli_arena_alloc(&s->arena, ((size_t)s->nquotas + 1) * sizeof *quotas);
+  for (int i = 0; i < s->nquotas; i++) quotas[i] = s->quotas[i];
+  quotas[s->nquotas++] = (sl_quota){.name = sli_arena_strdup(&s->arena, a->name), .stage = a->stage, .slots = a->slots};
+  s->quotas = quotas;
+  char at[16] = "";
+  if (a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
+  if (!s->process) sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at, a->slots);
+}
+
+/* What lowering takes for enough need not be where many options meet: what the proof advises is taken then. */
+static sl_status make_and_prove(job *j) {
+  enum { MOST = 16 };
+  sli_advice advice;
+  int given = j->settings->nquotas;
+  sl_status status = make_plan(j);
+  if (!status) status = prove_plan(j, &advice);
+  for (int n = 0; status == SL_E_STUCK && n < MOST && may_take(j->settings, given, &advice); n++) {
+    take_advice(j, &advice);
+    plan_free(&j->made);
+    j->made = (planned){0}, j->plan = NULL, j->lowered = NULL;
+    status = make_plan(j);
+    if (!status) status = prove_plan(j, &advice);
+  }
+  return status;
 }
 
 static sl_status write_plan(const job *j) {
@@ -92,10 +132,15 @@ static sl_status write_paths(const job *j) {
 
 sl_status job_plan(job *j) {
   uint64_t start = sli_now_ns();
-  sl_status status = make_plan(j);
-  if (!status) status = write_plan(j); /* also one that cannot finish */
-  if (!status) status = write_paths(j);
-  if (!status) status = prove_plan(j);
+  sl_status status = make_and_prove(j);
+  if (j->plan && (!status || status == SL_E_STUCK)) { /* also one that cannot finish */
+    char *said = sli_strdup(sl_detail());
+    sl_status written = write_plan(j);
+    if (!written) written = write_paths(j);
+    if (written) status = written;
+    else if (status) sl_fail(status, "%s", said);
+    free(said);
+  }
   j->plan_ns = sli_now_ns() - start;
   return status;
 }
