@@ -10,9 +10,9 @@
  *
  * and a line `labels: random unthreaded` in its first comment. Its corpus, a few small files, lies in
  * tests/fuzz/corpus/NAME; words that inputs are made of may be told by fuzz_words (fuzz.h). CMake finds the
- * target by itself, links it with this file, and makes it a test. tests/fuzz/long.sh builds the same
- * targets with clang's libFuzzer, which sees what code an input reaches, for long runs. A target returns 0,
- * frees what it takes, and calls abort() where a claim fails.
+ * target by itself, links it with this file, and makes it a test. tests/fuzz/long.sh runs them for long under
+ * sanitizers. A target returns 0, frees what it takes, and calls abort() where a claim fails. The function is that
+ * of clang's libFuzzer, which cannot build all of Sluice: the kernels' vectors are in words of GCC.
  *
  * An input that crashes, or takes more than HANG seconds, is left as crash-NAME in the working
  * directory: keep it, made small, in the corpus. */
