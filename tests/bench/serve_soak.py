@@ -240,6 +240,12 @@ def memory(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
 
 
+def turns(pid):
+    """(seconds that the first thread, which has the connections, computed; that it waited for a core)"""
+    with open("/proc/%d/task/%d/schedstat" % (pid, pid)) as f:
+        return [int(word) * 1e-9 for word in f.read().split()[:2]]
+
+
 def metrics(port):
     with Connection(port) as c:
         c.s.sendall(head(b"GET", b"/metrics"))
@@ -302,6 +308,7 @@ def soak(port, pid, seconds):
         len(times), times[len(times) // 2] * 1e3, p99, times[-1] * 1e3))
     print("memory: %.1f MiB before, %.1f at most, %.1f after; %d connections given up, %d clients hung up, %d cut off" % (
         before, most, after, now["sluice_given_up_total"], now["sluice_hung_up_total"], now["sluice_cut_off_total"]))
+    print("the thread of connections computed for %.1f s and waited for a core for %.1f" % tuple(turns(pid)))
     print("left: %s" % ({name: now[name] for name in LEFT}))
     faults = []
     if most - before > MEMORY * 1.25 + READING:

@@ -26,10 +26,23 @@ static sl_status take_tokens(const request *r, const asked_prompt *from, encodin
   return SL_OK;
 }
 
+/* A text that has more tokens than the context, however they are cut, is not made tokens of. */
+static sl_status check_bytes(const request *r, size_t bytes) {
+  int64_t context = r->serving->engine->context;
+  size_t longest = codec_longest(&r->serving->voice->codec);
+  if (!longest || bytes / longest <= (size_t)context) return SL_OK;
+  return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
+                 bytes, longest, (long long)context);
+}
+
+/* Nor is a template run for one, which takes many times as much memory. */
 static sl_status render(request *r, encoding *to) {
   const voice *v = r->serving->voice;
+  size_t bytes = 0;
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
-  return sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &to->text);
+  for (int i = 0; i < r->asked.nmessages; i++) bytes += strlen(r->asked.messages[i].text);
+  sl_status status = check_bytes(r, bytes);
+  return status ? status : sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &to->text);
 }
 
 static sl_status copy_text(const char *text, encoding *to) {
@@ -37,23 +50,14 @@ static sl_status copy_text(const char *text, encoding *to) {
   return to->text ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
 }
 
-/* A text that has more tokens than the context, however they are cut, is not made tokens of. */
-static sl_status check_text(const request *r, encoding *x) {
-  int64_t context = r->serving->engine->context;
-  size_t longest = codec_longest(&r->serving->voice->codec), bytes = strlen(x->text);
-  if (longest && bytes / longest > (size_t)context)
-    return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
-                   bytes, longest, (long long)context);
-  x->work.bytes = bytes;
-  return SL_OK;
-}
-
 static sl_status list_prompt(request *r, int i) {
   encoding *x = &r->prompts[i];
   const asked_prompt *from = r->asked.chat ? NULL : &r->asked.prompts[i];
   if (from && !from->text) return take_tokens(r, from, x);
   sl_status status = from ? copy_text(from->text, x) : render(r, x);
-  return status ? status : check_text(r, x);
+  if (status) return status;
+  x->work.bytes = strlen(x->text);
+  return check_bytes(r, x->work.bytes);
 }
 
 static void encode(work *w) {
