@@ -46,7 +46,6 @@ static grid another(const grid *like, uint64_t seed) {
   g.schedule = schedules[seed % SLI_COUNT(schedules)];
   g.jitter_seed = seed;
   g.processes = 1 + (int)(seed % 4);
-  g.check = seed % 2;
   return g;
 }
 
@@ -123,7 +122,6 @@ static grid any_grid(uint64_t *dice) {
   g.recompute = recomputes[pick(dice, 4)];
   g.processes = any_processes(&g, dice);
   g.jitter_seed = (uint64_t)pick(dice, 1 << 20);
-  g.check = pick(dice, 2);
   return g;
 }
 

@@ -42,7 +42,6 @@ static void same_bits(const grid_model *m, grid g) {
   g.steps = 3;
   g.grain = "layer";
   grid_losses kept = grid_train(m, &g);
-  g.check = true;
   g.nquotas = 2;
   g.quotas[0] = (sl_quota){"fill", SL_NONE, 1};
   g.quotas[1] = (sl_quota){"param", SL_NONE, 1};
@@ -79,7 +78,6 @@ static void no_timing_changes_a_bit(seeds s) {
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
   grid_losses kept = grid_train(&m, &g);
   g.homes = homes[0];
-  g.check = true;
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     char name[GRID_TEXT];
     g.jitter_seed = seed;

@@ -51,7 +51,6 @@ static void no_share_changes_a_bit(void) {
     g.steps = 3;
     g.grain = "layer";
     const grid_losses kept = grid_train(&m, &g);
-    g.check = true;
     for (size_t s = i % 2; s < SLI_COUNT(shares); s += 1 + (i > 0)) {
       g.homes = homes_of(act_on_disk, shares[s]);
       same_bits(&m, &g, &kept);
@@ -64,7 +63,6 @@ static void no_timing_changes_a_bit(seeds s) {
   const grid_model m = {"llama", small_llama, 2, 4};
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
   const grid_losses kept = grid_train(&m, &g);
-  g.check = true;
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     g.homes = homes_of(act_on_disk, seed % 3 ? "activations=0.5" : "activations=0.75");
     g.jitter_seed = seed;
@@ -145,7 +143,6 @@ static void experts_rows_leave_as_well(seeds s) {
     snprintf(share, sizeof share, "activations=%.3f", (double)roll(&r, (uint32_t)pieces + 1) / pieces);
     g.homes = (sl_home_options){.disk = ".", .offload = share};
     g.homes.of = any_homes(&r, &g, &g.homes.count);
-    g.check = roll(&r, 3);
     g.jitter_seed = seed;
     if (!grid_saves(&m, &g)) continue;
     same_bits(&m, &g, &kept);

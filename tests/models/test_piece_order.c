@@ -27,7 +27,6 @@ static void same_bits(const grid_model *m, grid g, bool away) {
   static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}},
                        all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
   g.steps = 2;
-  g.check = true;
   g.piece_order = "tokens";
   if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
   grid_losses tokens = grid_train(m, &g);
@@ -260,7 +259,6 @@ static void no_timing_changes_a_bit(seeds s) {
   grid_losses kept = grid_train(&m, &g);
   g.piece_order = "layers";
   g.homes = (sl_home_options){.count = 2, .of = all, .disk = "."};
-  g.check = true;
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     char name[GRID_TEXT];
     g.jitter_seed = seed;

@@ -158,7 +158,7 @@ static void start(const grid_model *m, const grid *g, loopback *processes, int s
   grid_lower(&p->model, m, g, &p->losses);
   CHECK(self || !sl_plan_prove(p->model.plan), "%s: %s", grid_format(name, m, g), sl_detail());
   sl_runtime_options options = {.process = self, .workers = g->workers, .watchdog_seconds = 20,
-                                .jitter_seed = g->jitter_seed, .jitter_ns = 5000, .check = g->check,
+                                .jitter_seed = g->jitter_seed, .jitter_ns = 5000, .check = true,
                                 .peers = processes ? loopback_peers(processes, self) : NULL};
   CHECK(!sl_runtime_create(p->model.plan, &options, &p->rt), "%s: %s", grid_format(name, m, g),
         sl_detail());

@@ -38,7 +38,6 @@ typedef struct grid {
   const char *schedule, *grain, *recompute, *piece_order;
   int workers;
   uint64_t jitter_seed;
-  bool check;
   sl_home_options homes;
   int processes;
   int nquotas;
