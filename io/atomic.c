@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +37,20 @@ static void release(sli_atomic_file *file) {
   *file = (sli_atomic_file){0};
 }
 
+/* A new file with a name that nobody foresees, so that nobody has put a link there: "FILE.tmp.0123456789abcdef". */
+static int open_temporary(sli_atomic_file *file) {
+  uint64_t number;
+  int fd = -1;
+  for (int tries = 0; tries < 8 && fd < 0; tries++) {
+    if (getrandom(&number, sizeof number, 0) != sizeof number) return -1;
+    free(file->temporary);
+    file->temporary = sli_format("%s.tmp.%016" PRIx64, file->target, number);
+    fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST) break;
+  }
+  return fd;
+}
+
 /* Opens what is to be written to: the temporary, or a device itself. */
 static int open_for_writing(sli_atomic_file *file) {
   struct stat info;
@@ -42,8 +58,7 @@ static int open_for_writing(sli_atomic_file *file) {
   if (exists && S_ISDIR(info.st_mode)) return errno = EISDIR, -1;
   if (exists && !S_ISREG(info.st_mode)) return open(file->target, O_WRONLY | O_CLOEXEC);
   if (exists && access(file->target, W_OK) != 0) return -1;
-  file->temporary = sli_format("%s.tmp.%ld", file->target, (long)getpid());
-  int fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = open_temporary(file);
   /* Refused on file systems without modes, which lose nothing by it. */
   if (fd >= 0 && exists && fchmod(fd, info.st_mode & 07777) != 0) errno = 0;
   return fd;
@@ -74,17 +89,20 @@ sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes
   return sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(errno));
 }
 
-/* A rename is on disk once its directory is. Not all file systems can sync a
- * directory; those that cannot promise nothing anyway. */
-static void sync_directory(const char *target) {
-  const char *slash = strrchr(target, '/');
-  char *folder = slash ? sli_format("%.*s/", (int)(slash - target), target) : sli_strdup(".");
+/* Not all file systems can sync a directory; those that cannot promise nothing anyway. A directory that may be written
+ * but not read cannot be opened for it. */
+bool sli_sync_folder(int fd) { return !fsync(fd) || errno == EINVAL || errno == ENOTSUP; }
+
+bool sli_sync_folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? sli_format("%.*s/", (int)(slash - path), path) : sli_strdup(".");
   int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
+  bool good = fd >= 0 ? sli_sync_folder(fd) : errno == EACCES;
+  int error = errno;
+  if (fd >= 0) close(fd);
   free(folder);
+  errno = error;
+  return good;
 }
 
 /* Everything handed over so far is on the disk. */
@@ -101,8 +119,9 @@ sl_status sli_atomic_commit(sli_atomic_file *file) {
   file->stream = NULL;
   if (good && file->temporary && rename(file->temporary, file->target) != 0)
     good = false, error = errno;
-  if (good && file->temporary) sync_directory(file->target);
-  if (!good && file->temporary) unlink(file->temporary);
+  bool renamed = good;
+  if (good && file->temporary && !sli_sync_folder_of(file->target)) good = false, error = errno;
+  if (!renamed && file->temporary) unlink(file->temporary);
   sl_status status =
       good ? SL_OK : sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(error));
   release(file);
@@ -124,6 +143,17 @@ sl_status sli_atomic_text(const char *path, const char *text) {
   if (!status) return sli_atomic_commit(&file);
   sli_atomic_abandon(&file);
   return status;
+}
+
+sl_status sli_atomic_check_folder(const char *path) {
+  if (mkdir(path, 0777) && errno != EEXIST)
+    return sl_fail(SL_E_USAGE, "cannot make the folder %s: %s", path, strerror(errno));
+  struct stat info;
+  if (!stat(path, &info) && !S_ISDIR(info.st_mode)) return sl_fail(SL_E_USAGE, "%s is no folder", path);
+  char *file = sli_format("%s/try", path);
+  sl_status status = sli_atomic_check(file);
+  free(file);
+  return status ? sl_fail(status, "cannot write to the folder %s: %s", path, strerror(errno)) : SL_OK;
 }
 
 sl_status sli_atomic_check(const char *path) {

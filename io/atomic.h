@@ -9,7 +9,7 @@
 
 #include <sluice/status.h>
 
-/* A file being written. Bytes go to PATH.tmp.PID beside it; commit syncs them
+/* A file being written. Bytes go to PATH.tmp.RANDOM beside it; commit syncs them
  * to the disk and renames, so PATH holds either its old contents or all of the
  * new ones, whatever fails and whenever. A PATH that is not a regular file (a
  * device, a pipe) is written directly; a symbolic link is followed. */
@@ -37,5 +37,12 @@ sl_status sli_atomic_text(const char *path, const char *text);
 /* Can `path` be written? Tried now, so that an hour of work is not lost to a
  * missing directory. SL_E_USAGE with the name. */
 sl_status sli_atomic_check(const char *path);
+/* The same of files in a folder, which is made if need be, though not what it lies in. */
+sl_status sli_atomic_check_folder(const char *path);
+
+/* A name is on the disk once its folder is: of an open one, and of the one that a path lies in. False, with errno: it
+ * could not be written there. */
+bool sli_sync_folder(int fd);
+bool sli_sync_folder_of(const char *path);
 
 #endif

@@ -113,6 +113,12 @@ sl_status sli_checkpoints_open(const char *dir, int keep, sli_checkpoints **out)
     if (fd >= 0) close(fd);
     return SL_E_USAGE;
   }
+  sl_status tried = sli_atomic_check_folder(dir);
+  if (tried) return close(fd), tried;
+  if (!sli_sync_folder_of(dir)) {
+    close(fd);
+    return sl_fail(SL_E_IO, "cannot write what %s lies in: %s", dir, strerror(errno));
+  }
   if (flock(fd, LOCK_EX | LOCK_NB)) {
     close(fd);
     return sl_fail(SL_E_USAGE, "another run writes to the directory %s", dir);
@@ -253,14 +259,18 @@ static char *manifest_text(int64_t step, const cJSON *about, int nshards,
 }
 
 /* Gives the half-made checkpoint its name. One that has it already, from a run
- * that came this far before, makes way. */
+ * that came this far before, makes way, once the new name is on the disk. */
 static sl_status give_name(const sli_checkpoints *c, const char *from, int64_t step) {
   char *to = step_path(c, step, ""), *old = step_path(c, step, ".old.tmp");
   bool there = rename(to, old) == 0;
-  sl_status status = rename(from, to) == 0
-                         ? SL_OK : sl_fail(SL_E_IO, "cannot rename %s: %s", from, strerror(errno));
-  fsync(c->fd);
-  if (there) remove_folder(old);
+  sl_status status = SL_OK;
+  if (rename(from, to)) {
+    status = sl_fail(SL_E_IO, "cannot rename %s: %s", from, strerror(errno));
+    if (there) rename(old, to);
+    remove_folder(from);
+  } else if (!sli_sync_folder(c->fd))
+    status = sl_fail(SL_E_IO, "writing the directory %s failed: %s", c->dir, strerror(errno));
+  if (there && !status) remove_folder(old);
   free(old);
   free(to);
   return status;
@@ -286,13 +296,32 @@ static void remove_old(const sli_checkpoints *c) {
   free(steps);
 }
 
+/* What others say that they wrote is there, and as long as they say. */
+static sl_status check_shards(const char *folder, int nshards, const sli_shard_file *const *shards) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < nshards && !status; i++) {
+    struct stat info;
+    char *name = shard_name(shards[i]->stage, shards[i]->rank), *path = sli_format("%s/%s", folder, name);
+    if (stat(path, &info))
+      status = sl_fail(SL_E_IO, "%s is not where another process has written it (%s): all processes need a folder that "
+                       "they share", path, strerror(errno));
+    else if ((uint64_t)info.st_size != shards[i]->bytes)
+      status = sl_fail(SL_E_IO, "%s has %lld bytes, and not the %llu that were written", path, (long long)info.st_size,
+                       (unsigned long long)shards[i]->bytes);
+    free(path);
+    free(name);
+  }
+  return status;
+}
+
 sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const cJSON *about,
                                  int nshards, const sli_shard_file *const *shards) {
   char *folder = step_path(c, step, ".tmp"), *path = sli_format("%s/manifest.json", folder);
   char *text = manifest_text(step, about, nshards, shards);
-  sl_status status = sli_atomic_text(path, text);
-  if (!status) status = give_name(c, folder, step);
+  sl_status status = check_shards(folder, nshards, shards);
+  if (!status) status = sli_atomic_text(path, text);
   if (status) remove_folder(folder);
+  if (!status) status = give_name(c, folder, step);
   if (!status) status = point_to(c, step);
   if (!status) remove_old(c);
   free(text);

@@ -42,6 +42,21 @@ sl_status sli_file_read(const char *path, char **out) {
   return sli_file_read_bytes(path, out, &bytes);
 }
 
+sl_status sli_file_lines(const char *path, sli_line_reader *read, void *ctx) {
+  char *text = NULL;
+  size_t bytes = 0;
+  sl_status status = sli_file_read_bytes(path, &text, &bytes);
+  char *at = text, *end = status ? NULL : text + bytes;
+  for (int line = 1; !status && at < end; line++) {
+    char *newline = memchr(at, '\n', (size_t)(end - at)), *behind = newline ? newline : end;
+    *behind = 0;
+    status = read(ctx, line, at, (size_t)(behind - at));
+    at = behind + 1;
+  }
+  free(text);
+  return status;
+}
+
 static sl_status map_open(const char *path, int fd, void **out, size_t *bytes) {
   struct stat info;
   if (fstat(fd, &info)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));

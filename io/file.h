@@ -12,6 +12,11 @@ sl_status sli_file_read(const char *path, char **out);
 /* The same of files that may hold zeros: how many bytes there are. */
 sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes);
 
+/* Hands over each line of a file, from 1 on, with a zero in place of its end, until one is refused. SL_E_INPUT names a file
+ * that cannot be read to its end. */
+typedef sl_status sli_line_reader(void *ctx, int line, char *text, size_t length);
+sl_status sli_file_lines(const char *path, sli_line_reader *read, void *ctx);
+
 /* Maps a regular file to be read; an empty one is NULL. munmap() ends that. SL_E_INPUT names it. */
 sl_status sli_file_map(const char *path, void **out, size_t *bytes);
 

@@ -409,7 +409,8 @@ sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *t
   char *text = whole_header(tensors, count, &header);
   bytes = header;
   for (int i = 0; i < count; i++) bytes += count_elements(&tensors[i]) * sizeof(float);
-  int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+  unlink(path); /* of an earlier try */
+  int fd = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0666);
   int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes); /* a full disk is found now */
   if (!error && (!write_at(fd, text, header, 0) || fsync(fd))) error = errno;
   if (fd >= 0) close(fd);
@@ -419,8 +420,10 @@ sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *t
 
 sl_status sli_safetensors_open_parts(const char *path, const sli_tensor_data *tensors, int count,
                                      sli_tensor_parts **out) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return failed(path, errno);
+  int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return sl_fail(SL_E_IO, "writing %s failed: %s%s", path, strerror(errno), errno == ENOENT ?
+                   ": all processes need a folder that they share" : "");
   sli_tensor_parts *parts = sli_calloc(1, sizeof *parts);
   *parts = (sli_tensor_parts){.path = sli_strdup(path), .fd = fd,
                               .offsets = sli_calloc((size_t)count, sizeof *parts->offsets)};
@@ -452,5 +455,5 @@ sl_status sli_safetensors_close_parts(sli_tensor_parts *parts) {
 }
 
 sl_status sli_safetensors_end_parts(const char *path, const char *as) {
-  return rename(path, as) ? failed(as, errno) : SL_OK;
+  return rename(path, as) || !sli_sync_folder_of(as) ? failed(as, errno) : SL_OK;
 }

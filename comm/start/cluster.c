@@ -284,14 +284,76 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
   return SL_OK;
 }
 
+/* ---- others ------------------------------------------------------------------------------ */
+
+/* Those that say who is who, but not where process 0 is, nor which job it is of several on a host. */
+static const names others[] = {
+    {"MPICH's or Intel MPI's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE"},
+    {"MVAPICH's mpirun", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK",
+     "MVP_COMM_WORLD_LOCAL_SIZE"},
+    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", NULL, NULL},
+    {"IBM's jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"},
+    {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
+    {"a starter of JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL, NULL}};
+
+/* And those that do not even say how many there are. */
+static const struct {
+  const char *starter, *process;
+} strange[] = {{"a starter with PMIx", "PMIX_RANK"}, {"HPE's PALS", "PALS_RANKID"}, {"Cray's aprun", "ALPS_APP_PE"},
+               {"a starter with PMI", "PMI_ID"}, {"a starter with PMI", "PMI_FD"}};
+
+static const names *find_other(getter *get) {
+  for (size_t i = 0; i < SLI_COUNT(others); i++)
+    if (is_set(get, others[i].process) || is_set(get, others[i].processes)) return &others[i];
+  return NULL;
+}
+
+/* Hydra starts its proxies by Slurm's srun where there is Slurm, and what they start has variables of both. */
+static bool by_hydra(getter *get) {
+  return by_slurm(get) && is_set(get, "PMI_RANK") && (is_set(get, "MPI_LOCALRANKID") || is_set(get, "MPI_LOCALNRANKS"));
+}
+
+static bool by_others(getter *get) {
+  bool is = find_other(get);
+  for (size_t i = 0; i < SLI_COUNT(strange); i++) is |= is_set(get, strange[i].process);
+  return is;
+}
+
+static sl_status refuse_strange(getter *get) {
+  size_t i = 0;
+  while (!is_set(get, strange[i].process)) i++;
+  return sl_fail(SL_E_INPUT, "%s has set %s, and does not say how many processes there are; SLUICE_PROCESS and "
+                 "SLUICE_PROCESSES do, and SLUICE_ENDPOINT=HOST:PORT where they meet", strange[i].starter,
+                 strange[i].process);
+}
+
+static sl_status read_others(getter *get, sli_cluster *c) {
+  const names *n = find_other(get);
+  if (!n) return refuse_strange(get);
+  sl_status status = read_places(get, n, c);
+  if (!status) status = given_endpoint(get, c);
+  if (status || c->nprocesses == 1) return status;
+  if (!*c->endpoint)
+    return sl_fail(SL_E_INPUT, "%s has started %d processes (%s, %s), but does not say where they meet: "
+                   "SLUICE_ENDPOINT=HOST:PORT, set for all of them, does, with the host of process 0", n->starter,
+                   c->nprocesses, n->process, n->processes);
+  const char *job = is_set(get, "SLUICE_JOB") ? get("SLUICE_JOB") : c->endpoint;
+  if (snprintf(c->job, sizeof c->job, "%s", job) >= (int)sizeof c->job)
+    return sl_fail(SL_E_INPUT, "SLUICE_JOB=%s: longer than %zu characters", job, sizeof c->job - 1);
+  return SL_OK;
+}
+
 /* ---- all --------------------------------------------------------------------------------- */
 
 static const struct {
   bool (*is)(getter *get);
   sl_status (*read)(getter *get, sli_cluster *c);
 } starters[] = {{by_actorrun, read_actorrun},   {by_torchrun, read_torchrun},
-                {by_open_mpi, read_open_mpi},   {by_slurm, read_slurm},
-                {by_torchruns_names, read_torchrun}};
+                {by_open_mpi, read_open_mpi},   {by_hydra, read_others},
+                {by_slurm, read_slurm},         {by_torchruns_names, read_torchrun},
+                {by_others, read_others}};
 
 sl_status sli_cluster_detect(getter *get, sli_cluster *out) {
   sli_cluster c = {.nprocesses = 1, .nlocal = 1};

@@ -23,6 +23,7 @@
 #include "actors/plan/plan.h"
 #include "base/base.h"
 #include "graph/schedule/schedule.h"
+#include "io/file.h"
 
 /* ---- reading ---------------------------------------------------------------------- */
 
@@ -92,7 +93,16 @@ static sl_status read_passes(const sli_pass_order *o, const char *path, int line
   return SL_OK;
 }
 
-static sl_status read_line(const sli_pass_order *o, const char *path, int line, char *text) {
+typedef struct reading {
+  const sli_pass_order *o;
+  const char *path;
+} reading;
+
+static sl_status read_line(void *ctx, int line, char *text, size_t length) {
+  const reading *r = ctx;
+  const sli_pass_order *o = r->o;
+  const char *path = r->path;
+  if (strlen(text) != length) return sl_fail(SL_E_INPUT, "%s:%d: there is a byte 0", path, line);
   text[strcspn(text, "#")] = 0;
   char *at = text + strspn(text, " \t\r\n"), *end;
   if (!*at) return SL_OK;
@@ -106,16 +116,7 @@ static sl_status read_line(const sli_pass_order *o, const char *path, int line, 
 }
 
 static sl_status read_orders(const sli_pass_order *o, const char *path) {
-  FILE *file = fopen(path, "r");
-  if (!file) return sl_fail(SL_E_INPUT, "%s: %m", path);
-  char *text = NULL;
-  size_t size = 0;
-  sl_status status = SL_OK;
-  for (int line = 1; !status && getline(&text, &size, file) >= 0; line++)
-    status = read_line(o, path, line, text);
-  free(text);
-  fclose(file);
-  return status;
+  return sli_file_lines(path, read_line, &(reading){o, path});
 }
 
 /* ---- choosing ---------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "graph/schedule/schedule.h"
+#include "io/file.h"
 
 /* ---- reading ------------------------------------------------------------------------- */
 
@@ -66,16 +67,14 @@ static sl_status read_line(sli_paths *paths, int line, char *text, sli_arena *ar
   return read_stages(at, arena, &paths->of[microbatch]) ? SL_OK : wrong_line(paths, line);
 }
 
-static sl_status read_lines(sli_paths *paths, FILE *file, sli_arena *arena) {
-  char *text = NULL;
-  size_t size = 0;
-  ssize_t length;
-  sl_status status = SL_OK;
-  for (int line = 1; !status && (length = getline(&text, &size, file)) >= 0; line++)
-    status = strlen(text) == (size_t)length ? read_line(paths, line, text, arena)
-                                            : wrong_line(paths, line);
-  free(text);
-  return status;
+typedef struct reading {
+  sli_paths *paths;
+  sli_arena *arena;
+} reading;
+
+static sl_status take_line(void *ctx, int line, char *text, size_t length) {
+  const reading *r = ctx;
+  return strlen(text) == length ? read_line(r->paths, line, text, r->arena) : wrong_line(r->paths, line);
 }
 
 static sl_status check_all_there(const sli_paths *paths) {
@@ -88,13 +87,12 @@ static sl_status check_all_there(const sli_paths *paths) {
 
 sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
                          const sli_paths **out) {
-  FILE *file = fopen(name, "r");
-  if (!file) return sl_fail(SL_E_INPUT, "paths %s: %m", name);
   sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
   *paths = (sli_paths){.file = sli_arena_format(arena, "paths %s", name), .microbatches = microbatches};
   paths->of = sli_arena_alloc(arena, (size_t)microbatches * sizeof *paths->of);
-  sl_status status = read_lines(paths, file, arena);
-  fclose(file);
+  reading r = {paths, arena};
+  sl_status status = sli_file_lines(name, take_line, &r);
+  if (status && strncmp(sl_detail(), "paths ", 6)) return sl_fail(status, "paths %s: %s", name, sl_detail());
   if (!status) status = check_all_there(paths);
   if (!status) *out = paths;
   return status;

@@ -5,8 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph/share/share.h"
+#include "io/file.h"
 
 static void note_line(sli_loads *l, int numbers) {
   if (!numbers) return;
@@ -33,16 +35,23 @@ static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capaci
   return SL_OK;
 }
 
+typedef struct reading {
+  sli_loads *loads;
+  size_t capacity;
+} reading;
+
+static sl_status read_line(void *ctx, int line, char *text, size_t length) {
+  reading *r = ctx;
+  if (strlen(text) != length)
+    return sl_fail(SL_E_INPUT, "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...", r->loads->text, line);
+  return read_numbers(r->loads, text, line, &r->capacity);
+}
+
 static sl_status read_file(sli_loads *l, sli_arena *arena) {
-  FILE *file = fopen(l->text, "r");
-  if (!file) return sl_fail(SL_E_USAGE, "routing %s: not learned, balanced or zipf:S, nor a file: %m", l->text);
-  char *text = NULL;
-  size_t size = 0, capacity = 0;
-  sl_status status = SL_OK;
-  for (int line = 1; !status && getline(&text, &size, file) >= 0; line++)
-    status = read_numbers(l, text, line, &capacity);
-  free(text);
-  fclose(file);
+  if (access(l->text, F_OK)) return sl_fail(SL_E_USAGE, "routing %s: not learned, balanced or zipf:S, nor a file: %m", l->text);
+  reading r = {.loads = l};
+  sl_status status = sli_file_lines(l->text, read_line, &r);
+  if (status) status = sl_fail(status, "%s%s", strncmp(sl_detail(), "routing", 7) ? "routing: " : "", sl_detail());
   int64_t *rows = sli_arena_alloc(arena, (size_t)(l->count + 1) * sizeof *rows);
   if (l->count) memcpy(rows, l->rows, (size_t)l->count * sizeof *rows);
   free(l->rows);

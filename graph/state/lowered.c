@@ -123,8 +123,7 @@ static const sl_op tally_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout
                                .infer = tally_infer, .kernels = SL_CPU_KERNEL(tally_cpu), .accumulates = 1};
 
 /* The loss, the norm, tallies. */
-static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
-  sl_lowered *l = ctx;
+static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const void *const *values) {
   if (!l->options.on_step) return;
   sl_tally_values tallies[n];
   for (int i = 2; i < n; i++) {
@@ -138,6 +137,18 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
                            .ntallies = n - 2,
                            .tallies = tallies};
   l->options.on_step(l->options.ctx, &report);
+}
+
+/* An update by gradients that are not finite leaves no weights worth keeping, whatever the loss was. */
+static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  const sl_lowered *l = ctx;
+  double norm = *(const double *)values[1];
+  report_step(l, tick, n, values);
+  if (isfinite(norm) || !l->rt) return;
+  char text[160];
+  snprintf(text, sizeof text, "the norm of the gradients of step %lld is %g%s", (long long)tick->step + 1, norm,
+           l->options.check_finite ? "" : " (--check-finite says where it comes from)");
+  sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
 /* Metrics come before the loss. */

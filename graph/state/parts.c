@@ -206,3 +206,10 @@ sl_status sli_parts_assemble(const sli_checkpoint *c, const char *name, const sl
   free(prefix);
   return status ? status : check_complete(&a);
 }
+
+bool sli_all_finite(const void *values, int64_t count) {
+  const uint32_t *bits = values, exponent = 0x7f800000; /* all ones: infinite or NaN */
+  bool bad = false;
+  for (int64_t i = 0; i < count; i++) bad |= (bits[i] & exponent) == exponent;
+  return !bad;
+}

@@ -33,4 +33,7 @@ bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out);
 sl_status sli_parts_assemble(const sli_checkpoint *checkpoint, const char *name, const sl_type *whole,
                          float *out);
 
+/* Are all of these numbers neither infinite nor NaN? */
+bool sli_all_finite(const void *values, int64_t count);
+
 #endif

@@ -22,6 +22,11 @@ const char *sli_lowered_library(const sl_lowered *lowered);
 /* The first ones of sl_lowered_terms(), which decide the results of a run that goes on from another, too. */
 int sli_lowered_results(const sl_lowered *lowered, const sl_term **out);
 
+/* Each process of a job writes a small file into a folder, and process 0 looks at all of them; they are gone afterwards. By
+ * all processes, after sl_job_join. `what` is what the user calls it, "--checkpoint DIR". SL_E_USAGE names a process that
+ * writes somewhere else, or cannot. Nothing is tried in a job of one. */
+sl_status sli_shared_folder(const char *what, const char *folder, sl_job *job);
+
 /* What a call of a program takes, as its devices are described: over the pieces that it is for, their
  * mean. 0: they are not. */
 double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);

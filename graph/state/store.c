@@ -12,11 +12,7 @@ _Static_assert(sizeof(sli_shard_file) <= SL_RECEIPT_BYTES, "a receipt holds what
 /* A checkpoint to go on from holds numbers: one with others would push out those
  * before it. */
 static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
-  const uint32_t *bits = t->data, exponent = 0x7f800000; /* all ones: infinite or NaN */
-  int64_t n = sl_type_elements(&t->type);
-  bool bad = false;
-  for (int64_t i = 0; i < n; i++) bad |= (bits[i] & exponent) == exponent;
-  if (!bad) return SL_OK;
+  if (sli_all_finite(t->data, sl_type_elements(&t->type))) return SL_OK;
   return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint of it",
                  t->name, (long long)state->steps);
 }

@@ -3,11 +3,13 @@
 #include <sluice/state.h>
 
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "comm/job/job.h"
 #include "io/shards.h"
 #include "ops/layout.h"
 #include "ops/rest.h"
@@ -237,6 +239,7 @@ sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runti
 /* ---- saving -------------------------------------------------------------------------- */
 
 typedef struct saving {
+  const char *path;
   const sl_lowered *lowered;
   sl_runtime *rt;
   const sl_param_info *params;
@@ -262,6 +265,12 @@ static int64_t begin_of(const saving *s, int index, int64_t *count) {
   return member ? (member - 1) * *count : 0;
 }
 
+/* As in checkpoints: a file with other values would take the place of a good one. */
+static sl_status check_finite(const saving *s, int index, const float *values, int64_t count) {
+  if (sli_all_finite(values, count)) return SL_OK;
+  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite: %s is not written", s->list[index].name, s->path);
+}
+
 /* Values that the writer asks for: those of one parameter follow each other. */
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
@@ -272,8 +281,9 @@ static sl_status gather(void *ctx, int index, const float **out) {
   SLI_CHECK(status || all, "parameter %s is not all here", t->name);
   if (!status && t->merged) status = sli_adapter_merge(s->lowered, s->rt, t->param, values);
   s->held = t->merged ? 0 : 1 + t->param;
-  *out = values + begin_of(s, index, &(int64_t){0});
-  return status;
+  int64_t count;
+  *out = values + begin_of(s, index, &count);
+  return status ? status : check_finite(s, index, *out, count);
 }
 
 static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes) {
@@ -305,6 +315,7 @@ static sl_status write_place(saving *s, const sl_param_place *place) {
                                      place->offset, bytes, values);
   if (!status && s->list[s->index].merged) status = merge_place(s, place, values);
   s->values = values;
+  if (!status) status = check_finite(s, s->index, values, sl_type_elements(&place->type));
   if (status) return status;
   if (place->shard) sli_shard_walk(place->shard, write_stretch, s);
   else write_stretch(s, 0, 0, (int64_t)bytes);
@@ -325,9 +336,17 @@ static sl_status write_places(saving *s, const char *path) {
   return status ? status : closed;
 }
 
+/* A name that all processes know, and nobody else: it follows from the job's key. */
+static char *parts_of(const char *path, const sl_job *job) {
+  const sli_cluster *c = sli_job_cluster(job);
+  uint64_t hash = sli_hash(SLI_HASH_SEED, c->key, strlen(c->key));
+  hash = sli_hash(sli_hash_word(hash, (uint64_t)c->incarnation), c->job, strlen(c->job));
+  return sli_format("%s.parts.%016" PRIx64, path, hash);
+}
+
 /* Every process writes its own into one file, which appears when all have. */
 static sl_status save_together(const char *path, saving *s, sl_job *job) {
-  char *parts = sli_format("%s.parts", path);
+  char *parts = parts_of(path, job);
   bool first = sl_job_process(job) == 0;
   sl_status status = first ? sli_safetensors_begin_parts(parts, s->tensors, s->n) : SL_OK;
   if (!status) status = sl_job_meet(job, "save", NULL, 0, NULL);
@@ -341,19 +360,24 @@ static sl_status save_together(const char *path, saving *s, sl_job *job) {
 
 sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
-  saving s = {.lowered = lowered, .rt = rt, .list = list, .n = n};
+  saving s = {.path = path, .lowered = lowered, .rt = rt, .list = list, .n = n};
+  sl_status status = SL_OK;
   sl_lowered_params(lowered, &s.params);
   s.tensors = sli_calloc((size_t)n, sizeof *s.tensors);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n && !status; i++) {
     const sl_type *type = &param_of(&s, i)->type;
+    int64_t begin, count;
     const float *data = list[i].merged ? NULL : sl_param_data(lowered, rt, list[i].param);
     bool member = list[i].member > 0;
+    begin = begin_of(&s, i, &count);
     s.tensors[i] = (sli_tensor_data){
         .name = list[i].name, .ndim = type->ndim - member, .dim = type->dim + member,
-        .data = data ? data + begin_of(&s, i, &(int64_t){0}) : NULL};
+        .data = data ? data + begin : NULL};
+    if (data) status = check_finite(&s, i, data + begin, count);
   }
-  sl_status status = sl_job_processes(job) > 1 ? save_together(path, &s, job)
-                            : sli_safetensors_write_each(path, s.tensors, n, gather, &s);
+  if (!status)
+    status = sl_job_processes(job) > 1 ? save_together(path, &s, job)
+                                       : sli_safetensors_write_each(path, s.tensors, n, gather, &s);
   free(s.room.values);
   free(s.tensors);
   return status;

@@ -57,6 +57,8 @@ static void set(const char *words) { snprintf(now, sizeof now, "%s", words); }
   "SLUICE_PROCESS=1 SLUICE_PROCESSES=4 SLUICE_LOCAL=1 SLUICE_LOCALS=4 SLUICE_JOB=run-7 "         \
   "SLUICE_ENDPOINT=127.0.0.1:4711 "
 
+#define HYDRA "PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 PMI_FD=9 "
+
 typedef struct seen {
   const char *what, *words;
   const char *starter;
@@ -114,7 +116,20 @@ static const seen cases[] = {
     {"torchrun's names by hand", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=fd00::2 MASTER_PORT=1",
      "torchrun", 0, 2, 0, 1, 0, "[fd00::2]:1", NULL},
     {"torchrun's names exported to srun", "WORLD_SIZE=4 MASTER_ADDR=x MASTER_PORT=1 " SLURM,
-     "Slurm's srun", 3, 4, 0, 1, 0, "n1:22503", NULL}};
+     "Slurm's srun", 3, 4, 0, 1, 0, "n1:22503", NULL},
+    {"MPICH's mpiexec with an endpoint", HYDRA "SLUICE_ENDPOINT=head:5", "MPICH's or Intel MPI's mpiexec", 2, 4, 0, 2, 0,
+     "head:5", "head:5"},
+    {"the same on Slurm's hosts", HYDRA "SLUICE_ENDPOINT=head:5 SLUICE_JOB=x " SLURM, "MPICH's or Intel MPI's mpiexec", 2, 4,
+     0, 2, 0, "head:5", "x"},
+    {"MPICH's mpiexec -n 1", "PMI_RANK=0 PMI_SIZE=1 PMI_FD=7", "MPICH's or Intel MPI's mpiexec", 0, 1, 0, 1, 0, "", ""},
+    {"srun that has PMI too", "PMI_RANK=3 PMI_SIZE=4 PMI_FD=7 " SLURM, "Slurm's srun", 3, 4, 0, 1, 0, "n1:22503", NULL},
+    {"torchrun inside mpiexec", HYDRA TORCH "TORCHELASTIC_RUN_ID=abc", "torchrun", 5, 8, 1, 4, 0, "node7:29500", NULL},
+    {"actorrun inside mpiexec", HYDRA OURS, "actorrun", 1, 4, 1, 4, 0, "127.0.0.1:4711", "run-7"},
+    {"torchrun's names set from PMI's", HYDRA "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
+     "torchrun", 0, 2, 0, 1, 0, "a:1", NULL},
+    {"Flux", "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 SLUICE_ENDPOINT=a:9", "Flux", 1, 2, 0, 1, 0, "a:9", "a:9"},
+    {"one of Flux", "FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1", "Flux", 0, 1, 0, 1, 0, "", ""},
+    {"alone inside what is not known", "PMIX_RANK=3 SLUICE_PROCESS=0 SLUICE_PROCESSES=1", "actorrun", 0, 1, 0, 1, 0, "", ""}};
 
 static void each_starter_is_understood(void) {
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
@@ -164,6 +179,22 @@ static void bad_ones_name_the_variable(void) {
       {OMPI("3", "4", "1", "2"), "does not say where process 0 is"},
       {OMPI("0", "4", "0", "2") DAEMON("2") "OMPI_MCA_orte_num_nodes=2 "
        "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3)", "not put on the job's first host, n1"},
+      {"PMI_RANK=1 PMI_SIZE=2", "MPICH's or Intel MPI's mpiexec has started 2 processes (PMI_RANK, PMI_SIZE), but does not say "
+       "where they meet: SLUICE_ENDPOINT=HOST:PORT"},
+      {HYDRA SLURM, "mpiexec has started 4 processes"},
+      {"PMI_RANK=1", "PMI_SIZE is not set"},
+      {"PMI_SIZE=2", "PMI_RANK is not set"},
+      {"PMI_RANK=2 PMI_SIZE=2 SLUICE_ENDPOINT=a:1", "PMI_RANK=2: must be between 0 and 1"},
+      {"MV2_COMM_WORLD_RANK=0 MV2_COMM_WORLD_SIZE=3", "MVAPICH's mpirun has started 3 processes"},
+      {"MVP_COMM_WORLD_RANK=0 MVP_COMM_WORLD_SIZE=3", "MVAPICH's mpirun has started 3 processes"},
+      {"FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2", "Flux has started 2 processes"},
+      {"JSM_NAMESPACE_RANK=0 JSM_NAMESPACE_SIZE=2", "jsrun has started 2 processes"},
+      {"HOROVOD_RANK=0 HOROVOD_SIZE=2", "horovodrun has started 2 processes"},
+      {"JAX_PROCESS_ID=0 JAX_NUM_PROCESSES=2", "JAX has started 2 processes"},
+      {"PMIX_RANK=0", "a starter with PMIx has set PMIX_RANK, and does not say how many processes there are; SLUICE_PROCESS"},
+      {"PALS_RANKID=0", "HPE's PALS has set PALS_RANKID"},
+      {"ALPS_APP_PE=0", "Cray's aprun has set ALPS_APP_PE"},
+      {"PMI_ID=1", "has set PMI_ID"},
       {"RANK=0", "WORLD_SIZE is not set, but other variables of torchrun are"},
       {"WORLD_SIZE=2", "RANK is not set"},
       {"WORLD_SIZE=2 RANK=0", "MASTER_ADDR is not set"},

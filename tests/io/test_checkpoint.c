@@ -216,6 +216,27 @@ static void every_byte_counts(void) {
   sli_checkpoints_close(c);
 }
 
+/* Of what other processes say that they wrote there is nothing, or something else: no checkpoint, and the ones before stay. */
+static void what_is_not_there_is_not_committed(void) {
+  sli_checkpoints *c = open_directory(1);
+  write_step(c, 1);
+  for (int broken = 0; broken < 2; broken++) {
+    sli_shard_file shards[2];
+    for (int s = 0; s < 2; s++) shards[s] = write_shard(c, 2, s);
+    char *path = path_of("step-2.tmp/stage-001.safetensors");
+    CHECK(!(broken ? truncate(path, 40) : unlink(path)), "%s", path);
+    free(path);
+    cJSON *about = cJSON_CreateObject();
+    const sli_shard_file *list[] = {&shards[0], &shards[1]};
+    CHECK(sli_checkpoints_commit(c, 2, about, 2, list) == SL_E_IO, "it is committed");
+    CHECK(strstr(sl_detail(), "step-2.tmp/stage-001.safetensors") && strstr(sl_detail(), broken ? "bytes, and not" : "share"),
+          "%s", sl_detail());
+    cJSON_Delete(about);
+    CHECK(sli_checkpoints_newest(c) == 1, "the one before stays");
+  }
+  sli_checkpoints_close(c);
+}
+
 int main(void) {
   const char *tmp = getenv("TMPDIR");
   snprintf(dir, sizeof dir, "%s/checkpoints-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
@@ -223,6 +244,8 @@ int main(void) {
   the_newest_stay();
   half_made_ones_are_not_seen_and_go();
   damaged_ones_are_passed_over();
+  remove_all();
+  what_is_not_there_is_not_committed();
   remove_all();
   every_byte_counts();
   remove_all();

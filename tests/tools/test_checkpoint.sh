@@ -51,7 +51,7 @@ refused 2 "--resume: of which checkpoints?" --resume
 refused 2 "--every: of which checkpoints?" --every 5
 refused 2 "--every 0: must be between" --checkpoint x --every 0
 refused 2 "--checkpoint: timed devices hold no values" --devices timed:2 --checkpoint x
-refused 2 "cannot make the directory no/such/x" --checkpoint no/such/x
+refused 2 "--checkpoint: cannot make the folder no/such/x" --checkpoint no/such/x
 
 # ---- as it should be -------------------------------------------------------------------
 run 0 --steps 20 --stages 4 --report full.json --save full.safetensors

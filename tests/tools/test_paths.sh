@@ -99,7 +99,7 @@ refuse() { # WORDS OPTIONS...
   ends 2 "$actorrun" --stages 4 --microbatches 8 "$@" "${model[@]}"
   says "$words" err
 }
-refuse "paths nowhere: No such file" --paths nowhere
+refuse "paths nowhere: cannot open nowhere: No such file" --paths nowhere
 sed 's/^4:.*/4: 0 4 3/' paths >bad
 refuse "paths bad:6: there is no stage 4: there are 4, 0 to 3" --paths bad
 sed 's/^4:.*/4: 0 1/' paths >bad

@@ -115,6 +115,31 @@ none
 first=("${adapters[@]}" --save-adapter b) second=("${adapters[@]}")
 refused "process 1 has no --save-adapter, process 0 has --save-adapter b"
 
+# What several processes write together lies in one folder: tried before the first step.
+
+
+apart() { # TEXT OPTION...
+  local text=$1
+  shift
+  none
+  first=("$@") second=("$@")
+  rm -rf "$work/c" "$work/elsewhere/c"
+  second_in=$work/elsewhere refused "$text"
+  ! grep -q '^step' out || fail "$1: after steps"
+  [[ -z $(find "$work" -name '.sluice-*') ]] || fail "$1: leaves files"
+}
+apart "--checkpoint c: process 1 writes to another folder of that name than process 0: all processes need one" \
+  --checkpoint c --every 1
+mkdir elsewhere/f elsewhere/b
+apart "--save w2: process 1 writes to another folder of that name" --save w2
+apart "--save f/: process 1 writes to another folder of that name" --save f/
+apart "--save-adapter b: process 1 writes to another folder of that name" "${adapters[@]}" --save-adapter b
+none
+first=(--save "$work/w3") second=(--save "$work/w3")
+second_in=$work/elsewhere both
+((status[0] == 0 && status[1] == 0)) || fail "one folder, by its whole name: ${status[*]}"
+cmp <(cat init2.safetensors) "$work/w3" || fail "what both have saved is another model"
+
 # A model file of the same name that draws other values, or has other code.
 model_file() { # FOLDER SCALE CODE
   cat >"$1/m.c" <<END

@@ -181,8 +181,10 @@ void print_end(const job *j);
 
 /* A file that cannot be written is found out before the work, not after it. */
 sl_status keep_check(const settings *s);
-/* The same of a dry run, which writes nothing but its report. */
+/* The same of a dry run, which writes nothing but its report and the plan. */
 sl_status keep_check_report(const settings *s);
+/* What several processes write together lies where all see it. By all of them, once the job is joined. */
+sl_status keep_shared(const job *j);
 /* The directory of --checkpoint, and, with --resume, what the run goes on from. */
 sl_status keep_open(job *j);
 /* The last checkpoint and --save. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "graph/state/state.h"
-#include "io/atomic.h"
 #include "io/gguf/gguf.h"
 #include "tools/actorrun/actorrun.h"
 
@@ -60,31 +59,54 @@ sl_status keep_open(job *j) {
   return SL_OK;
 }
 
-/* Of `save`: also a folder, which is made. */
-static sl_status check_place(const settings *s, const char *path, bool save) {
+/* A file, or a folder, which is made. */
+static sl_status check_save(const settings *s, const char *path) {
   const char *suffix = strrchr(path, '.');
-  if (save && suffix && !strcmp(suffix, ".gguf"))
+  if (suffix && !strcmp(suffix, ".gguf"))
     return sl_fail(SL_E_USAGE, "--save %s: GGUF is not written; FILE.safetensors is, and a folder", path);
-  if (!save || !huggingface_is_folder(path)) return sli_atomic_check(path);
-  sl_status status = huggingface_make(path, s);
-  char *file = huggingface_file(path, "model.safetensors");
-  if (!status) status = sli_atomic_check(file);
-  free(file);
-  return status;
+  if (!huggingface_is_folder(path)) return outputs_try(s->run, &(output){"save", NULL}, 1, false);
+  sl_status status = huggingface_check(path, s);
+  return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
 }
 
 /* A file that cannot be written is found out before the work, not after it. */
 sl_status keep_check(const settings *s) {
-  static const char *const names[] = {"save", "report", "trace", "plan"};
+  static const output written[] = {{"save-adapter", output_in_folder}, {"checkpoint", output_in_folder}, {"report", NULL},
+                                   {"trace", NULL}, {"plan", NULL}, {"save-paths", NULL}, {"log", log_is_folder}};
+  const char *save = settings_text(s, "save");
+  sl_status status = save ? check_save(s, save) : SL_OK;
+  return status ? status : outputs_try(s->run, written, SLI_COUNT(written), false);
+}
+
+/* The folder that a file lies in; the caller's to free(). */
+static char *folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? sli_format("%.*s/", (int)(slash - path), path) : sli_strdup(".");
+}
+
+sl_status keep_shared(const job *j) {
+  static const char *const folders[] = {"checkpoint", "save-adapter"};
+  const char *save = settings_text(j->settings, "save");
   sl_status status = SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
-    if (settings_text(s, names[i])) status = check_place(s, sl_arg_text(s->run, names[i]), !i);
+  for (size_t i = 0; i < SLI_COUNT(folders) && !status; i++) {
+    const char *folder = settings_text(j->settings, folders[i]);
+    if (!folder) continue;
+    char *what = sli_format("--%s %s", folders[i], folder);
+    status = sli_shared_folder(what, folder, j->processes);
+    free(what);
+  }
+  if (status || !save) return status;
+  char *folder = huggingface_is_folder(save) ? sli_strdup(save) : folder_of(save);
+  char *what = sli_format("--save %s", save);
+  status = sli_shared_folder(what, folder, j->processes);
+  free(what);
+  free(folder);
   return status;
 }
 
 sl_status keep_check_report(const settings *s) {
-  const char *report = settings_text(s, "report");
-  return report ? check_place(s, report, false) : SL_OK;
+  static const output written[] = {{"report", NULL}, {"plan", NULL}};
+  return outputs_try(s->run, written, SLI_COUNT(written), false);
 }
 
 /* The weights by all processes, what lies beside them in a folder by the first. */

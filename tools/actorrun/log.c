@@ -114,6 +114,8 @@ static const format *format_of(const char *path) {
   return f;
 }
 
+bool log_is_folder(const char *path) { return !format_of(path)->suffix; }
+
 /* ---- opening ----------------------------------------------------------------------------- */
 
 typedef struct log_file {

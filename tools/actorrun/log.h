@@ -30,4 +30,7 @@ void log_eval(run_log *log, int64_t step, const double *values);
 /* SL_E_IO names a file that could not be written. NULL is no log. */
 sl_status log_close(run_log *log);
 
+/* Is a path of --log a folder, in which each run has a file of its own? */
+bool log_is_folder(const char *path);
+
 #endif

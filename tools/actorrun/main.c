@@ -48,8 +48,8 @@ static sl_status do_job(job *j) {
   if (!dry) terms_init(&j->terms, s);
   if (!s->process && !sharing) status = dry ? keep_check_report(s) : keep_check(s);
   if (!dry && !status) status = generate_check(s);
-  if (!dry && !status && generates_only(s)) return generate_first(j);
   if (!dry && !status) status = evals_check(s);
+  if (!dry && !status && generates_only(s)) return generate_first(j);
   if (!dry && !status) status = keep_open(j);
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
   if (!status) status = job_plan(j);
@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
   j.settings = &s;
   if (!status && !s.done && sl_arg_flag(s.run, "auto")) status = auto_run(&s, argv[0]);
   if (!status && !s.done) status = run_or_launch(&j, &exit_status);
-  if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
+  exit_status = outputs_end("actorrun", status, exit_status);
   log_close(j.log);
   evals_fini(&j.evals);
   tallies_fini(&j.tallies);
@@ -142,5 +142,5 @@ int main(int argc, char **argv) {
   progress_fini(&j.progress);
   machine_fini(&j.machine);
   settings_fini(&s);
-  return status ? sl_status_exit(status) : exit_status;
+  return exit_status;
 }

@@ -98,6 +98,7 @@ sl_status job_run(job *j) {
   bool alone = sl_job_processes(j->processes) == 1;
   sl_status status = alone ? SL_OK : terms_add_plan(t, j->settings, j->made.graph, j->lowered);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
+  if (!status) status = keep_shared(j);
   if (!status) print_found(j);
   if (!status) status = make_runtime(j);
   j->subject = job_subject(j);

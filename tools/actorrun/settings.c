@@ -152,7 +152,8 @@ static sl_status read_epochs(settings *s) {
   return sl_args_set(s->run, "steps", text);
 }
 
-/* Without steps nothing is learned: a run that only generates needs no more than inference does. */
+/* Without steps nothing is learned: a run that only generates needs no more than inference does. What a checkpoint says is
+ * of training, though, and so is all that it is compared with. */
 static sl_status read_settings(settings *s) {
   sl_status known = s->model ? pretrained_read(s) : SL_OK;
   if (!known) known = read_epochs(s);
@@ -161,7 +162,7 @@ static sl_status read_settings(settings *s) {
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->schedule = sl_arg_text(s->run, "schedule");
-  if (!sl_arg_int(s->run, "steps"))
+  if (!sl_arg_int(s->run, "steps") && !settings_text(s, "checkpoint"))
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
   s->data.shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
   sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/atomic.h"
 #include "tools/actorserve/play.h"
 
 /* As a URL has it. */
@@ -51,8 +50,9 @@ static sl_status wait_for_first(const served *m) {
 
 static sl_status serve_here(settings *s) {
   served m = {0};
+  static const output written[] = {{"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}};
   const char *report = settings_text(s, "report");
-  sl_status status = report ? sli_atomic_check(report) : SL_OK;
+  sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), false);
   bool measures = settings_text(s, "measure"), plays = measures || settings_text(s, "arrivals");
   if (!status) status = measures ? measure(s, &m) : plays ? play(s, &m) : model_open(s, &m);
   if (!status && !plays) status = s->process ? wait_for_first(&m) : serve(s, &m);
@@ -74,19 +74,12 @@ static sl_status serve_or_launch(settings *s, int *exit_status) {
   return status || launched ? status : serve_here(s);
 }
 
-/* What was printed counts as one more file. */
-static sl_status end_output(sl_status status) {
-  if (!fflush(stdout) && !ferror(stdout)) return status;
-  return status ? status : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
-}
-
 int main(int argc, char **argv) {
   settings s;
   int exit_status = 0;
   sl_status status = settings_read(&actorserve_tool, argc, argv, &s);
   if (!status && !s.done) status = serve_or_launch(&s, &exit_status);
-  status = end_output(status);
-  if (status) fprintf(stderr, "actorserve: %s\n", sl_detail());
+  exit_status = outputs_end("actorserve", status, exit_status);
   settings_fini(&s);
-  return status ? sl_status_exit(status) : exit_status;
+  return exit_status;
 }

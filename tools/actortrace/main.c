@@ -1,12 +1,14 @@
 /* actortrace: reads what a run left with --trace. */
 #include "tools/actortrace/actortrace.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/atomic.h"
+#include "tools/common/common.h"
 
 /* ---- commands --------------------------------------------------------------------- */
 
@@ -146,7 +148,7 @@ static sl_status run_command(const command *c, const options *o, const sl_trace 
   sl_status status = c ? c->run(a, o, out) : command_diff(a, b, o, out);
   if (status) return status;
   if (fflush(out) != 0 || ferror(out))
-    return sl_fail(SL_E_IO, "writing %s failed", o->out ? o->out : "the output");
+    return sl_fail(SL_E_IO, "writing %s failed: %s", out == stdout ? "the standard output" : o->out, strerror(errno ? errno : EIO));
   return SL_OK;
 }
 
@@ -189,15 +191,14 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_DFL); /* a pager that is left ends us without a word */
   if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
     print_usage(stdout);
-    return 0;
+    return outputs_end("actortrace", SL_OK, 0);
   }
   if (argc == 2 && !strcmp(argv[1], "--version")) {
     printf("actortrace %s\n", SLUICE_VERSION);
-    return 0;
+    return outputs_end("actortrace", SL_OK, 0);
   }
   sl_status status =
       argc < 2 ? sl_fail(SL_E_USAGE, "no command was given; actortrace --help lists them")
                : run(argv);
-  if (status) fprintf(stderr, "actortrace: %s\n", sl_detail());
-  return sl_status_exit(status);
+  return outputs_end("actortrace", status, 0);
 }

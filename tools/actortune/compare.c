@@ -133,6 +133,5 @@ int compare_main(int argc, char **argv) {
   sl_status status = argc == 2 && argv[1][0] != '-'
                          ? compare(argv[1])
                          : sl_fail(SL_E_USAGE, "usage: actortune compare RUN.json, the --report of a run with --machine");
-  if (status) fprintf(stderr, "actortune compare: %s\n", sl_detail());
-  return sl_status_exit(status);
+  return outputs_end("actortune compare", status, 0);
 }

@@ -16,10 +16,12 @@
 
 /* A file that cannot be written is found out before the work, not after it. */
 static sl_status check_files(const settings *s) {
-  static const char *const names[] = {"svg", "csv", "json"};
-  sl_status status = SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
-    if (settings_text(s, names[i])) status = sli_atomic_check(settings_text(s, names[i]));
+  static const output written[] = {{"svg", NULL}, {"csv", NULL}, {"json", NULL}};
+  const char *prefix = settings_text(s, "keep");
+  char *kept = prefix ? sli_format("%stry", prefix) : NULL;
+  sl_status status = outputs_try(s->run, written, SLI_COUNT(written), false);
+  if (!status && kept) status = sli_atomic_check(kept);
+  free(kept);
   return status;
 }
 
@@ -88,7 +90,7 @@ int main(int argc, char **argv) {
   interrupt_catch();
   sl_status status = settings_read(&actortune_tool, argc, argv, &s);
   if (!status && !s.done) settings_warn(&s), status = tune(&s);
-  if (status) fprintf(stderr, "actortune: %s\n", sl_detail());
+  int exit_status = outputs_end("actortune", status, 0);
   settings_fini(&s);
-  return sl_status_exit(status);
+  return exit_status;
 }

@@ -48,9 +48,12 @@ static sl_status write_files(const planner *p) {
 }
 
 static sl_status plan(const settings *s) {
+  static const output written[] = {{"json", NULL}, {"svg", NULL}};
   planner p;
   int threads = (int)sl_arg_int(s->run, "threads");
-  sl_status status = planner_init(&p, s);
+  sl_status status = outputs_try(s->run, written, SLI_COUNT(written), false);
+  if (status) return status;
+  status = planner_init(&p, s);
   p.points = (int)sl_arg_int(s->run, "points");
   p.interrupted = interrupted;
   if (threads) p.threads = threads;
@@ -68,7 +71,7 @@ int planner_main(int argc, char **argv) {
   interrupt_catch();
   sl_status status = settings_read(&planner_tool, argc, argv, &s);
   if (!status && !s.done) settings_warn(&s), status = plan(&s);
-  if (status) fprintf(stderr, "actortune plan: %s\n", sl_detail());
+  int exit_status = outputs_end("actortune plan", status, 0);
   settings_fini(&s);
-  return sl_status_exit(status);
+  return exit_status;
 }

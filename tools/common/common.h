@@ -12,6 +12,7 @@
 #include "tools/common/launch/launch.h"
 #include "tools/common/machine.h"
 #include "tools/common/options.h"
+#include "tools/common/outputs.h"
 #include "tools/common/plan.h"
 #include "tools/common/planner/planner.h"
 #include "tools/common/pretrained.h"

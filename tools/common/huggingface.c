@@ -347,12 +347,23 @@ static const family *family_of_model(const settings *s) {
   return NULL;
 }
 
-sl_status huggingface_make(const char *folder, const settings *s) {
+/* Is there a config.json to be written: of a family, or that of what the run begins with? */
+static bool has_config(const settings *s) {
+  const char *init = settings_text(s, "init");
+  char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
+  bool has = family_of_model(s) || (path && !access(path, F_OK));
+  free(path);
+  return has;
+}
+
+sl_status huggingface_check(const char *folder, const settings *s) {
   if (config_is_shipped(s->model) && sl_arg_int(s->model_args, "window") > 0 && !family_of_model(s))
     return sl_fail(SL_E_USAGE, "--save %s: only mistral has a --window, without biases; a file takes"
                    " the weights alone (--save FILE.safetensors)", folder);
-  if (!mkdir(folder, 0777) || errno == EEXIST) return SL_OK;
-  return sl_fail(SL_E_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+  if (!has_config(s))
+    return sl_fail(SL_E_USAGE, "--save %s: no model of Hugging Face's is as %s with these options, so there would be no "
+                   "config.json; a file takes the weights alone (--save FILE.safetensors)", folder, s->model->name);
+  return SL_OK;
 }
 
 /* Dim 0 of a parameter. */
@@ -468,17 +479,16 @@ static sl_status edit_config(const char *path, cJSON **out) {
   return status;
 }
 
+/* A read error is no end. */
 static sl_status copy_file(const char *from, const char *to) {
-  FILE *in = fopen(from, "rb");
-  if (!in) return SL_OK; /* it has none */
-  sli_atomic_file out;
-  sl_status status = sli_atomic_open(to, &out);
-  char room[1 << 16];
-  for (size_t n; !status && (n = fread(room, 1, sizeof room, in));)
-    status = sli_atomic_write(&out, room, n);
-  fclose(in);
-  if (!status) return sli_atomic_commit(&out);
-  sli_atomic_abandon(&out);
+  char *bytes = NULL;
+  size_t size = 0;
+  sli_atomic_file out = {0};
+  sl_status status = sli_file_read_bytes(from, &bytes, &size);
+  if (!status) status = sli_atomic_open(to, &out);
+  if (!status && !(status = sli_atomic_write(&out, bytes, size))) status = sli_atomic_commit(&out);
+  else if (out.stream) sli_atomic_abandon(&out);
+  free(bytes);
   return status;
 }
 

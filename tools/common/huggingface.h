@@ -18,8 +18,8 @@ sl_status huggingface_model(const char *folder, const char **out);
  * SL_E_INPUT what the model cannot be. */
 sl_status huggingface_read(const char *folder, const settings *s);
 
-/* Makes the folder if need be. SL_E_USAGE, also where config.json could not say the model's options. */
-sl_status huggingface_make(const char *folder, const settings *s);
+/* SL_E_USAGE: there would be no config.json in the folder, or it could not say the model's options. */
+sl_status huggingface_check(const char *folder, const settings *s);
 /* Writes config.json beside saved weights: that of `from` (NULL: none), or one made of the model's
  * options; and copies what else lies there but weights. SL_E_IO names the file. */
 sl_status huggingface_save(const char *folder, const char *from, const settings *s,

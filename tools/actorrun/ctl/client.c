@@ -88,6 +88,11 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
   return status;
 }
 
+char *client_plain(const char *text) {
+  size_t room = 4 * strlen(text) + 1; /* of \xNN */
+  return sli_escape(sli_calloc(1, room), room, text);
+}
+
 /* The run may be in another directory. */
 static char *from_here(const char *path) {
   char here[PATH_MAX];
@@ -117,11 +122,10 @@ int client_main_ctl(int argc, char **argv) {
   }
   sl_status status = client_ask(pid, request, 10, &answer);
   free(request);
-  if (status) {
-    fprintf(stderr, "actorrun: %s\n", sl_detail());
-    return sl_status_exit(status);
-  }
-  fputs(answer, stdout);
+  if (status) return outputs_end("actorrun", status, 0);
+  char *plain = client_plain(answer);
+  fputs(plain, stdout);
+  free(plain);
   free(answer);
-  return 0;
+  return outputs_end("actorrun", SL_OK, 0);
 }

@@ -16,4 +16,7 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out);
 /* `actorrun ctl PID REQUEST...`: the words behind ctl. Returns the exit status. */
 int client_main_ctl(int argc, char **argv);
 
+/* A text of another process, without what a terminal would act on; the caller's to free(). */
+char *client_plain(const char *text);
+
 #endif

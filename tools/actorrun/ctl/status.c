@@ -53,6 +53,17 @@ static sl_status check_answer(const sli_json *answer) {
   return status ? status : check_items(answer, limits, SLI_JSON_NUMBER);
 }
 
+/* Names that a run tells are shown on a terminal. */
+static void make_plain(cJSON *item) {
+  if (cJSON_IsString(item)) {
+    char *plain = client_plain(item->valuestring);
+    cJSON_SetValuestring(item, plain);
+    free(plain);
+  }
+  cJSON *child;
+  cJSON_ArrayForEach(child, item) make_plain(child);
+}
+
 static sl_status ask(pid_t pid, cJSON **out) {
   char *text, name[64];
   sli_json answer = {0};
@@ -63,7 +74,7 @@ static sl_status ask(pid_t pid, cJSON **out) {
   free(text);
   if (!status) status = check_answer(&answer);
   *out = status ? NULL : answer.root;
-  if (!status) answer.root = NULL;
+  if (!status) make_plain(answer.root), answer.root = NULL;
   sli_json_fini(&answer);
   return status ? SL_E_PEER : SL_OK;
 }
@@ -164,7 +175,7 @@ static int help(FILE *out, int exit_status) {
                "full: how far it is, its processes, and what each device runs or waits for.\n"
                "PID may be any process of the job, or the actorrun that has started them.\n"
                "--json: the same as one JSON object.\n");
-  return exit_status;
+  return outputs_end("actorrun", SL_OK, exit_status);
 }
 
 int status_main(int argc, char **argv) {
@@ -179,6 +190,5 @@ int status_main(int argc, char **argv) {
   sl_status status = SL_OK;
   if (pid) status = show_one(pid, json);
   else show_all(json);
-  if (status) fprintf(stderr, "actorrun: %s\n", sl_detail());
-  return status ? sl_status_exit(status) : 0;
+  return outputs_end("actorrun", status, 0);
 }

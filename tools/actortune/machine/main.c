@@ -426,7 +426,7 @@ int machine_main(int argc, char **argv) {
   interrupt_catch();
   sl_status status = settings_read(&machine_tool, argc, argv, &s);
   if (!status && !s.done) status = measure_machine(&s);
-  if (status) fprintf(stderr, "actortune machine: %s\n", sl_detail());
+  int exit_status = outputs_end("actortune machine", status, 0);
   settings_fini(&s);
-  return sl_status_exit(status);
+  return exit_status;
 }

@@ -72,7 +72,7 @@ int slo_main(int argc, char **argv) {
   interrupt_catch();
   sl_status status = settings_read(&slo_tool, argc, argv, &s);
   if (!status && !s.done) status = find(&s);
-  if (status) fprintf(stderr, "actortune: %s\n", sl_detail());
+  int exit_status = outputs_end("actortune", status, 0);
   settings_fini(&s);
-  return sl_status_exit(status);
+  return exit_status;
 }

@@ -30,6 +30,14 @@ static sl_status address_of(pid_t pid, struct sockaddr_un *out) {
   return SL_OK;
 }
 
+/* Whoever listens there is the same user: in a directory that others may write to, anybody could. */
+static sl_status check_peer(int fd, pid_t pid) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == getuid()) return SL_OK;
+  return sl_fail(SL_E_INPUT, "who listens as process %ld is another user", (long)pid);
+}
+
 /* The directory is ours and closed to others, or it is not used. */
 static sl_status check_directory(bool make) {
   char directory[512];
@@ -45,16 +53,19 @@ static sl_status check_directory(bool make) {
 
 sl_status socket_connect(pid_t pid, int *out) {
   struct sockaddr_un address;
-  sl_status status = address_of(pid, &address);
-  if (status) return status;
+  sl_status status = check_directory(false);
+  if (!status) status = address_of(pid, &address);
+  if (status) return sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%s)", (long)pid, sl_detail());
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) {
     sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%m)", (long)pid);
     if (fd >= 0) close(fd);
     return SL_E_INPUT;
   }
-  *out = fd;
-  return SL_OK;
+  status = check_peer(fd, pid);
+  if (status) close(fd);
+  else *out = fd;
+  return status;
 }
 
 static int by_pid(const void *a, const void *b) {

@@ -335,6 +335,7 @@ children_end children_run(const children_options *options) {
     }
   supervise(&c);
   lines_show(&c.lines);
+  c.end.lost = c.lines.lost;
   c.end.said = lines_shared(&c.lines, c.end.culprit);
   lines_fini(&c.lines);
   close(c.signals);

@@ -21,6 +21,7 @@ typedef struct children_end {
   int interrupted;        /* signal by which the user ended the job, or 0 */
   bool killed;            /* the user did not wait for its end */
   bool stopped;           /* it was stopped and so lost to the others */
+  int lost;               /* errno of a standard output that could not be written, or 0 */
   bool said;              /* what the culprit said of its end others said too */
 } children_end;
 

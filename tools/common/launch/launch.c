@@ -196,6 +196,8 @@ static sl_status run_again_and_again(const settings *s, const launch_again *agai
     pass_on(&end);
     tell(s->tool->name, &end);
     *exit_status = end.status;
+    if (!end.status && end.lost)
+      return sl_fail(SL_E_IO, "writing the standard output failed: %s", strerror(end.lost));
     if (end.status != 1 || end.interrupted || incarnation == restarts) return SL_OK;
     fprintf(stderr, "%s: starting again, %d of %d%s\n", s->tool->name, incarnation + 1, restarts, again->from);
   }

@@ -33,17 +33,18 @@ void lines_fini(lines *l) {
 }
 
 /* A pipe of ours may not block and be full: then it is waited for. */
-static void write_all(int fd, const char *text, size_t n) {
+static int write_all(int fd, const char *text, size_t n) {
   while (n) {
     ssize_t done = write(fd, text, n);
     if (done < 0 && errno == EAGAIN) poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
-    else if (done < 0 && errno != EINTR) return; /* nobody reads it */
+    else if (done < 0 && errno != EINTR) return errno; /* nobody reads it, or a disk is full */
     else if (done > 0) text += done, n -= (size_t)done;
   }
+  return 0;
 }
 
 /* "[1,3] text\n", or "text\n" with who empty. */
-static void write_line(const lines *l, int to, const char *who, const char *text, size_t n,
+static void write_line(lines *l, int to, const char *who, const char *text, size_t n,
                        bool whole) {
   const char *clear = l->live && isatty(to) ? "\r\033[K" : "";
   char *line = sli_format("%s%s%s%s", *who ? clear : "", *who ? "[" : "", who, *who ? "] " : "");
@@ -51,7 +52,8 @@ static void write_line(const lines *l, int to, const char *who, const char *text
   line = sli_realloc(line, head + n + 1, 1);
   memcpy(line + head, text, n);
   line[head + n] = '\n';
-  write_all(to, line, head + n + whole);
+  int lost = write_all(to, line, head + n + whole);
+  if (lost && to == STDOUT_FILENO && !l->lost) l->lost = lost;
   free(line);
 }
 

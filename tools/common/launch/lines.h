@@ -23,6 +23,7 @@ typedef struct kept_line {
 typedef struct lines {
   const char *tool; /* whose failures are kept */
   int quiet;       /* the process whose lines get no "[N] " in front */
+  int lost;        /* errno of what could not be written to the standard output; 0: all was */
   bool live;       /* process `quiet` may have a live line on our terminal */
   size_t count, capacity;
   kept_line *kept;
