@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -284,6 +285,58 @@ static sl_status count_tokens(sli_token_file *f) {
   return SL_OK;
 }
 
+/* ---- what is mapped -------------------------------------------------------------------- */
+
+/* Of the first so many: a file that is cut off while it is mapped ends the run where it is read. */
+enum { NAMED = 1024 };
+static struct place {
+  _Atomic(const uint8_t *) begin;
+  _Atomic(const uint8_t *) end; /* NULL: nothing is here */
+  _Atomic(const char *) path;
+} places[NAMED];
+
+static void remember(const sli_token_file *f) {
+  for (size_t i = 0; i < NAMED; i++) {
+    const uint8_t *none = NULL;
+    if (!atomic_compare_exchange_strong(&places[i].begin, &none, f->bytes)) continue;
+    atomic_store(&places[i].path, f->path);
+    atomic_store(&places[i].end, f->bytes + f->size);
+    return;
+  }
+}
+
+static void forget(const sli_token_file *f) {
+  for (size_t i = 0; i < NAMED && f->bytes; i++)
+    if (atomic_load(&places[i].begin) == f->bytes) {
+      atomic_store(&places[i].end, NULL);
+      atomic_store(&places[i].begin, NULL);
+    }
+}
+
+const char *sli_token_file_at(const void *address) {
+  const uint8_t *at = address;
+  for (size_t i = 0; i < NAMED; i++) {
+    const uint8_t *begin = atomic_load(&places[i].begin), *end = atomic_load(&places[i].end);
+    if (begin && end && at >= begin && at < end) return atomic_load(&places[i].path);
+  }
+  return NULL;
+}
+
+static bool same_file(const sli_token_file *f, const struct stat *info) {
+  return f->device == (uint64_t)info->st_dev && f->inode == (uint64_t)info->st_ino;
+}
+
+sl_status sli_token_file_check(const sli_token_file *f) {
+  struct stat info;
+  if (f->apart || stat(f->path, &info) || !same_file(f, &info)) return SL_OK;
+  if ((uint64_t)info.st_size < f->size)
+    return sl_fail(SL_E_INPUT, "%s has become shorter since the run began, by %llu bytes", f->path,
+                   (unsigned long long)(f->size - (uint64_t)info.st_size));
+  bool touched = info.st_mtim.tv_sec != f->modified.tv_sec || info.st_mtim.tv_nsec != f->modified.tv_nsec;
+  if (!touched || sli_hash_samples(f->bytes, f->size) == f->hash) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s holds other data than when the run began: what was learned since is of both", f->path);
+}
+
 /* ---- opening --------------------------------------------------------------------------- */
 
 static sl_status map_file(int fd, sli_token_file *f) {
@@ -296,6 +349,9 @@ static sl_status map_file(int fd, sli_token_file *f) {
     return sl_fail(SL_E_IO, "%s: cannot be mapped: %s", f->path, strerror(errno));
   f->bytes = bytes;
   f->size = (size_t)info.st_size;
+  f->modified = info.st_mtim;
+  f->device = (uint64_t)info.st_dev;
+  f->inode = (uint64_t)info.st_ino;
   return sli_file_check(f->path, bytes, f->size);
 }
 
@@ -315,14 +371,18 @@ sl_status sli_token_file_open(const char *path, const sli_token_type *said, int6
   if (!status) status = find_type(&f, said, vocab, &guessed);
   if (!status) status = count_tokens(&f);
   if (!status) status = check_range(&f, guessed, vocab);
-  if (status)
+  if (status) {
     sli_token_file_close(&f);
-  else
-    *out = f;
-  return status;
+    return status;
+  }
+  f.hash = sli_hash_samples(f.bytes, f.size);
+  remember(&f);
+  *out = f;
+  return SL_OK;
 }
 
 void sli_token_file_close(sli_token_file *f) {
+  forget(f);
   if (f->bytes) munmap((void *)f->bytes, f->size);
   free(f->path);
   *f = (sli_token_file){0};
@@ -333,7 +393,9 @@ void sli_token_file_close(sli_token_file *f) {
 bool sli_token_file_is_text(const sli_token_file *f) { return !strcmp(f->type->name, "text"); }
 
 sl_status sli_token_file_take(sli_token_file *f, const void *map, size_t bytes, int64_t vocab) {
+  forget(f);
   munmap((void *)f->bytes, f->size);
+  f->apart = true;
   f->bytes = map;
   f->size = bytes;
   f->offset = 0;
@@ -341,5 +403,6 @@ sl_status sli_token_file_take(sli_token_file *f, const void *map, size_t bytes, 
   f->count = (int64_t)(bytes / sizeof(uint32_t));
   sl_status status = check_range(f, false, vocab);
   if (status) sli_token_file_close(f);
+  else f->hash = sli_hash_samples(f->bytes, f->size);
   return status;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <sluice/status.h>
 
@@ -21,6 +22,9 @@ typedef struct sli_token_file {
   size_t offset;        /* where the tokens begin */
   const sli_token_type *type;
   int64_t count;
+  bool apart;           /* what is mapped is not the file any more (sli_token_file_take) */
+  struct timespec modified;
+  uint64_t device, inode, hash; /* sli_hash_samples of what is mapped */
 } sli_token_file;
 
 /* FILE or FILE:TYPE in two; *type is NULL where none is said, and a file whose whole name looks so
@@ -35,6 +39,12 @@ bool sli_token_name_known(const char *path);
 sl_status sli_token_file_open(const char *path, const sli_token_type *said, int64_t vocab,
                               sli_token_file *out);
 void sli_token_file_close(sli_token_file *file);
+
+/* Is what is mapped still what it was when it was opened? SL_E_INPUT names a file that was written to since. One that
+ * another file has taken the place of stays as it was. */
+sl_status sli_token_file_check(const sli_token_file *file);
+/* The path of the file that is mapped there; NULL: none that is known. For signal handlers too. */
+const char *sli_token_file_at(const void *address);
 
 /* Is it a text, whose tokens could be others than its bytes? A user who says u8 means bytes. */
 bool sli_token_file_is_text(const sli_token_file *file);

@@ -169,5 +169,11 @@ const char *sli_tokens_path(const sli_tokens *t, int file) { return t->files[fil
 void sli_tokens_fingerprint(const sli_tokens *t, int file, uint64_t *bytes, uint64_t *hash) {
   const sli_token_file *f = &t->files[file];
   *bytes = f->size;
-  *hash = sli_hash_samples(f->bytes, f->size);
+  *hash = f->hash;
+}
+
+sl_status sli_tokens_check(const sli_tokens *t) {
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < t->count && !status; i++) status = sli_token_file_check(&t->files[i]);
+  return status;
 }

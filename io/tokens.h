@@ -37,5 +37,7 @@ void sli_tokens_read(const sli_tokens *tokens, int64_t i, int64_t first, int64_t
 int sli_tokens_files(const sli_tokens *tokens);
 const char *sli_tokens_path(const sli_tokens *tokens, int file);
 void sli_tokens_fingerprint(const sli_tokens *tokens, int file, uint64_t *bytes, uint64_t *hash);
+/* Are all files as they were when they were opened? SL_E_INPUT names one that was written to since. Any thread. */
+sl_status sli_tokens_check(const sli_tokens *tokens);
 
 #endif

@@ -230,3 +230,16 @@ int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   }
   return count;
 }
+
+sl_status sl_graph_check_files(const sl_graph *g) {
+  const sli_tokens *last = NULL;
+  sl_status status = SL_OK;
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    const token_rows *r = rows_of(g->nodes[i]);
+    if (!r || !r->files || r->files == last) continue;
+    last = r->files;
+    status = sli_tokens_check(last);
+    if (!status && r->held_out) status = sli_tokens_check(r->held_out);
+  }
+  return status;
+}

@@ -96,6 +96,7 @@ sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g,
                                   const sl_lowered *lowered) {
   if (!c) return SL_OK;
   c->ranks = sl_lowered_ranks(lowered);
+  c->graph = g;
   const sli_record record = {c->about, c->from, c->code, c->resume_with};
   return sli_record_describe(&record, g, lowered);
 }

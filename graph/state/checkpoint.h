@@ -14,6 +14,7 @@ struct cJSON;
 struct sl_checkpoints {
   sli_checkpoints *files;
   sli_checkpoint *from;  /* what the run goes on from, or NULL */
+  const struct sl_graph *graph; /* whose data is looked at before each commit; NULL before it is known */
   struct cJSON *about;   /* the record of this run; read only once it runs */
   const char *code, *resume_with; /* as in the options; the caller's */
   int ranks;             /* devices of each stage of this run */

@@ -52,6 +52,8 @@ sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *re
 sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nreceipts,
                              const void *const *receipts) {
   sl_checkpoints *c = ctx;
+  sl_status same = c->graph ? sl_graph_check_files(c->graph) : SL_OK;
+  if (same) return same;
   const sli_shard_file **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
   for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
   sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);

@@ -184,6 +184,9 @@ typedef struct sl_graph_file {
   uint64_t bytes, hash;
 } sl_graph_file;
 int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out);
+/* Do these files, and those of evaluations, still hold what they held when the graph was made? SL_E_INPUT names one that was
+ * written to since. Any thread. */
+sl_status sl_graph_check_files(const sl_graph *g);
 
 const sl_type *sl_tensor_type(const sl_tensor *t);
 const char *sl_tensor_name(const sl_tensor *t);

@@ -71,3 +71,39 @@ run rest --shuffle 3 --checkpoint c --resume "${model[@]}" --data t.u16
 cmp -s <(hexes shuffled) <(hexes half; hexes rest) || fail "resumed it is another order"
 ends 2 "$actorrun" --microbatches 2 --steps 9 --checkpoint c --resume "${model[@]}" --data t.u16
 says "cannot resume: --shuffle is 0, but c/step-6 was made with 3" err
+
+# A file that is written to while a run reads it is named, at the next checkpoint and at the end; one that is only touched, or
+# that another takes the place of, is not. One that is cut off is named too.
+cp t.u16 changing.u16
+long=(--steps 100000 --microbatches 2 --quiet "${model[@]}" --data changing.u16)
+begins() { # WORDS...: waits for its first checkpoint
+  rm -rf c
+  background "$actorrun" --checkpoint c --every 20 "$@"
+  for ((i = 0; i < 1000; i++)); do [[ ! -e c/latest ]] || break; sleep 0.01; done
+}
+ends_with() { # STATUS TEXT
+  local got=0
+  wait "$pid" || got=$?
+  ((got == $1)) || fail "status $got, not $1"
+  says "$2" err
+}
+begins "${long[@]}"
+touch changing.u16
+cp changing.u16 next.u16
+mv next.u16 changing.u16
+sleep 0.3
+kill -0 "$pid" || fail "a file that is only touched ends the run"
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || :
+begins "${long[@]}"
+printf '\1\1\1\1' | dd of=changing.u16 conv=notrunc bs=1 seek=64 2>/dev/null
+ends_with 2 "changing.u16 holds other data than when the run began"
+cp t.u16 changing.u16
+if ! grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then
+  begins "${long[@]}"
+  truncate -s 0 changing.u16
+  got=0
+  wait "$pid" || got=$?
+  ((got == 1 || got == 2)) || fail "status $got of a run whose file was cut off"
+  grep -q "bus error: changing.u16 was cut off\|changing.u16 has become shorter" err || fail "a file that was cut off is not named"
+fi

@@ -110,6 +110,23 @@ says "actorrun: the norm of the gradients of step 1 is" err
 says "step 1/1" out
 [[ $(cat old.safetensors) == good && ! -d nanck/step-1 ]] || fail "a good file was replaced"
 
+# Without steps: a checkpoint's weights write the text that they write behind training, and whatever else is asked for is
+# there.
+plain=("${model[@]}")
+ends 0 "$actorrun" --steps 2 --quiet --checkpoint gone "${plain[@]}"
+ends 0 "$actorrun" --steps 2 --quiet --checkpoint gone --resume --generate 20 --prompt hello "${plain[@]}"
+cp out behind
+ends 0 "$actorrun" --steps 0 --quiet --checkpoint gone --resume --generate 20 --prompt hello "${plain[@]}"
+cmp out behind || fail "another text than behind training"
+ends 0 "$actorrun" --steps 0 --quiet --checkpoint gone --resume --save now.safetensors --report now.json --trace now.trace \
+  "${plain[@]}"
+[[ -s now.safetensors && -s now.json && -s now.trace ]] || fail "without steps something is not written"
+ends 0 "$actorrun" --steps 0 --quiet --init now.safetensors --generate 20 --prompt hello "${plain[@]}"
+cmp out behind || fail "what was saved without steps writes another text"
+ends 0 "$actorrun" --steps 0 --quiet --checkpoint never --generate 2 "${plain[@]}"
+ends 0 "$actorrun" --steps 0 --quiet --checkpoint never --resume "${plain[@]}"
+ends 2 "$actorrun" --steps 0 --quiet --generate 2 --eval "$reference/text.txt" "${plain[@]}"
+
 # A folder that cannot be synced: the older checkpoint stays.
 if ! grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   cat >sync.c <<'END2'

@@ -36,6 +36,61 @@ refuse() { # text arguments...
 
 status
 says "no job of this user"
+# A folder of sockets that others may enter is nobody's word, and what a run tells is shown without what terminals act on.
+need python3
+mkdir -m 777 "$sockets"
+chmod 777 "$sockets"
+cat >"$work/stranger.py" <<'END'
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen(8)
+open(sys.argv[1] + ".ready", "w")
+while True:
+    c = s.accept()[0]
+    c.recv(100)
+    c.sendall(b'{"pid": 1, "model": "a\\u001b[31mb\\u009b2J", "job": "\\u001b]0;x", "devices": [], "processes": []}\n'
+              if sys.argv[2] == "json" else b"\x1b[2Jplain\n")
+    c.close()
+END
+stranger() { # KIND: as process $$
+  rm -f "$sockets"/*
+  python3 "$work/stranger.py" "$sockets/$$" "$1" &
+  to_end+=($!)
+  stranger=$!
+  for _ in $(seq 200); do [[ ! -e $sockets/$$.ready ]] || break; sleep 0.02; done
+}
+stranger json
+refuse "no run of this user with process id $$ listens ($sockets: not a directory of this user alone)" $$
+status
+says "no job of this user"
+chmod 700 "$sockets"
+status $$ || :
+status
+! grep -q $'\x1b\|\xc2\x9b' "$work/out" || fail "what a terminal acts on is shown"
+says 'a\\x1b\[31mb'
+kill -9 $stranger
+stranger text
+"$actorrun" ctl $$ quota >"$work/out"
+! grep -q $'\x1b' "$work/out" || fail "what a terminal acts on is shown"
+kill -9 $stranger
+if ((EUID == 0)); then # of another user, in a folder of ours
+  rm -f "$sockets"/*
+  python3 - "$sockets" $$ "$work/stranger.py" <<'END' &
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1] + "/" + sys.argv[2])
+os.setuid(65534)
+s.listen(8)
+while True: s.accept()[0].sendall(b"{}\n")
+END
+  to_end+=($!)
+  for _ in $(seq 200); do [[ ! -S $sockets/$$ ]] || break; sleep 0.02; done
+  sleep 0.2
+  refuse "who listens as process $$ is another user" $$
+  kill -9 $!
+fi
+rm -rf "$sockets"
 refuse "no run of this user with process id 1 " 1
 refuse "one: not a process id" one
 refuse "Usage: actorrun status" --all

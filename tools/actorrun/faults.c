@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/token_file.h"
 #include "kernels/doing.h"
 #include "tools/actorrun/actorrun.h"
 
@@ -50,7 +51,8 @@ static void add_call(line *l, const sli_doing *d) {
   add_number(l, d->firing->tick.microbatch);
 }
 
-static void on_fault(int number) {
+static void on_fault(int number, siginfo_t *info, void *context) {
+  (void)context;
   const sli_doing *doing = sli_doing_now;
   const char *built = model_being_built;
   bool in_call = doing && doing->call;
@@ -60,8 +62,14 @@ static void on_fault(int number) {
     return;
   }
   line l = {.length = 0};
+  const char *file = number == SIGBUS ? sli_token_file_at(info->si_addr) : NULL;
   add(&l, "actorrun: ");
   add(&l, fault_name(number));
+  if (file) {
+    add(&l, ": ");
+    add(&l, file);
+    add(&l, " was cut off, or cannot be read,");
+  }
   if (in_call) {
     add_call(&l, doing);
   } else {
@@ -81,7 +89,7 @@ void faults_catch(void) {
   static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   static char room[1 << 16]; /* for a stack that ran over */
   sigaltstack(&(stack_t){.ss_sp = room, .ss_size = sizeof room}, NULL);
-  struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK};
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_ONSTACK | SA_SIGINFO};
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < SLI_COUNT(all); i++) sigaction(all[i], &action, NULL);
 #else

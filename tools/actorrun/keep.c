@@ -126,7 +126,9 @@ static sl_status save_model(const job *j, const char *save) {
 sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
   const char *adapter = settings_text(j->settings, "save-adapter");
-  sl_status status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
+  sl_status status = sl_graph_check_files(j->made.graph);
+  if (status) return status;
+  status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
   if (!status && adapter) status = sl_adapter_save(adapter, settings_text(j->settings, "init"), j->lowered, j->rt, j->processes);
   if (!save) return status;
   if (!status) return save_model(j, save);

@@ -175,7 +175,7 @@ static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals)
 }
 
 static sl_status open_new(log_file *l, const log_evals *evals) {
-  l->stream = fopen(l->path, "w");
+  l->stream = fopen(l->path, l->format->suffix ? "w" : "wx"); /* a name in a folder is a new one */
   if (!l->stream) return cannot_write(l->path);
   if (l->format->begin) l->format->begin(l->stream, evals);
   return SL_OK;
