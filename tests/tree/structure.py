@@ -37,7 +37,8 @@ import sys
 
 FOLDERS = "base io ops kernels placement actors comm graph serve models tools".split()
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
-ROOT = "CMakeLists.txt CMakePresets.json LICENSE README.md pyproject.toml .gitignore".split()
+ROOT = ("CMakeLists.txt CMakePresets.json LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "
+        "CODE_OF_CONDUCT.md pyproject.toml .gitignore .editorconfig .clang-format").split()
 MOST_LINES, MOST_FIELDS = 500, 30
 MEDIAN, P90 = 9, 20
 WARNINGS = {"files", "structs", "glossary"}
