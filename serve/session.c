@@ -11,7 +11,7 @@
 #include "comm/job/job.h"
 #include "graph/graph.h"
 #include "graph/state/state.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 
 /* ---- the thread ------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/tokens.h"
+#include "io/tokens/tokens.h"
 
 void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **outs) {
   const sl_attrs attrs = {.user = source};

@@ -118,11 +118,4 @@ typedef struct sli_pass_order {
 /* Finishes the plan, with its order. */
 sl_status sli_order_passes(const sli_pass_order *o);
 
-/* The best of many lowerings of the same inputs; chunks 0: any number up to most_chunks. */
-struct sli_inputs;
-sl_status sli_search(const struct sli_inputs *in, int chunks, int most_chunks, sli_pick *out);
-/* Finds paths for it that leave out this share of all visits, in another order than along the model if
- * `swap` (skip.c). */
-sl_status sli_skip(const struct sli_inputs *in, double share, bool swap, sli_pick *pick);
-
 #endif

@@ -5,6 +5,7 @@
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/schedule/schedule.h"
+#include "graph/search/search.h"
 #include "graph/state/state.h"
 #include "graph/state/terms.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "comm/job/job.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 #include "ops/layout.h"
 #include "ops/rest.h"
 #include "graph/state/adapter.h"

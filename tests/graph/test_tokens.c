@@ -7,7 +7,7 @@
 #include <sluice/sluice.h>
 
 #include "graph/graph.h"
-#include "io/tokens.h"
+#include "io/tokens/tokens.h"
 #include "tests/support/test.h"
 
 static char folder[] = "tokens_XXXXXX";

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "base/tempdir.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 #include "tests/support/test.h"
 
 static sli_tempdir place;

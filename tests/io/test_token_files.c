@@ -9,9 +9,9 @@
 #include <sluice/status.h>
 
 #include "base/base.h"
-#include "io/npy.h"
-#include "io/shuffle.h"
-#include "io/tokens.h"
+#include "io/tokens/npy.h"
+#include "io/tokens/shuffle.h"
+#include "io/tokens/tokens.h"
 #include "tests/support/dice.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"

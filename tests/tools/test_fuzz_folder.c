@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "base/tempdir.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 #include "tests/support/dice.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"

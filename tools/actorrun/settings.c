@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "io/gguf/gguf.h"
-#include "io/tokens.h"
+#include "io/tokens/tokens.h"
 #include "tools/actorrun/chat.h"
 
 static const sl_option options[] = {

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 
 /* ---- values as text ---------------------------------------------------------------------- */
 

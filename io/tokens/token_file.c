@@ -2,7 +2,7 @@
  * .npy files have a header, .bin files may have that of llm.c, or Megatron's .idx file beside them.
  * A bare .bin is uint16, as most tools write it, unless it looks like uint32. Everything else is
  * text if it looks like text, and refused if not. */
-#include "io/token_file.h"
+#include "io/tokens/token_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
-#include "io/npy.h"
+#include "io/tokens/npy.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
 

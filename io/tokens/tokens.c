@@ -1,4 +1,4 @@
-#include "io/tokens.h"
+#include "io/tokens/tokens.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,9 +8,9 @@
 
 #include "base/base.h"
 #include "io/file.h"
-#include "io/shuffle.h"
-#include "io/token_file.h"
-#include "io/token_text.h"
+#include "io/tokens/shuffle.h"
+#include "io/tokens/token_file.h"
+#include "io/tokens/token_text.h"
 
 struct sli_tokens {
   sli_tokens_options options;

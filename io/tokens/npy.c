@@ -5,7 +5,7 @@
  *
  * Only that is parsed, with the spaces and the order that Python would accept as well; then come the
  * elements. */
-#include "io/npy.h"
+#include "io/tokens/npy.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "io/shards.h"
+#include "io/shards/shards.h"
 
 #include <stdlib.h>
 #include <string.h>

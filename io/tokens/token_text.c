@@ -2,7 +2,7 @@
  * ~/.cache, under a name that says what text and what tokenizer they are of. All processes of a host
  * map that one file. Where none can be written, each has the tokens in memory. Whoever writes one
  * removes those that nobody has used for long: its time of change is when it was used last. */
-#include "io/token_text.h"
+#include "io/tokens/token_text.h"
 
 #include <dirent.h>
 #include <fcntl.h>

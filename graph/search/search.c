@@ -16,7 +16,7 @@
  *
  * The effort is counted in firings, not in seconds, so that every process finds
  * the same plan. */
-#include "graph/lower/lower.h"
+#include "graph/search/search.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * Philox. What comes out beyond n goes in again until it does not, which leaves a permutation of
  * 0..n-1 (Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). There are less than four
  * times n numbers of 2h bits, so that is soon. */
-#include "io/shuffle.h"
+#include "io/tokens/shuffle.h"
 
 #include "base/base.h"
 #include "base/philox.h"

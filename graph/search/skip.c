@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/lower/lower.h"
+#include "graph/search/search.h"
 
 /* Tries that a walk looks back, and microbatches at either end that may leave all out. */
 enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };

@@ -2,7 +2,7 @@
 #ifndef SLUICE_IO_TOKEN_TEXT_H
 #define SLUICE_IO_TOKEN_TEXT_H
 
-#include "io/token_file.h"
+#include "io/tokens/token_file.h"
 
 typedef struct sli_token_text sli_token_text;
 
