@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/tempdir.h"
 #include "io/checkpoint.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {"\"weight_map\":", "\"metadata\":", "\"a\":\"one.safetensors\"", "\"../one\"", "\"version\":1", "\"step\":",

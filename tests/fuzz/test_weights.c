@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "io/gguf/gguf.h"
-#include "io/shards.h"
+#include "io/shards/shards.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {
