@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "io/file.h"
 #include "io/tokens/npy.h"
+#include "io/tokens/tokens.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
 

@@ -43,8 +43,6 @@ void sli_token_file_close(sli_token_file *file);
 /* Is what is mapped still what it was when it was opened? SL_E_INPUT names a file that was written to since. One that
  * another file has taken the place of stays as it was. */
 sl_status sli_token_file_check(const sli_token_file *file);
-/* The path of the file that is mapped there; NULL: none that is known. For signal handlers too. */
-const char *sli_token_file_at(const void *address);
 
 /* Is it a text, whose tokens could be others than its bytes? A user who says u8 means bytes. */
 bool sli_token_file_is_text(const sli_token_file *file);

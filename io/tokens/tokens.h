@@ -40,4 +40,7 @@ void sli_tokens_fingerprint(const sli_tokens *tokens, int file, uint64_t *bytes,
 /* Are all files as they were when they were opened? SL_E_INPUT names one that was written to since. Any thread. */
 sl_status sli_tokens_check(const sli_tokens *tokens);
 
+/* The path of the file that is mapped there; NULL: none that is known. For signal handlers too. */
+const char *sli_token_file_at(const void *address);
+
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/token_file.h"
+#include "io/tokens/tokens.h"
 #include "kernels/doing.h"
 #include "tools/actorrun/actorrun.h"
 
