@@ -164,8 +164,6 @@ void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t coun
 
 int sli_tokens_files(const sli_tokens *t) { return (int)t->count; }
 
-const char *sli_tokens_path_at(const void *address) { return sli_token_file_at(address); }
-
 const char *sli_tokens_path(const sli_tokens *t, int file) { return t->files[file].path; }
 
 void sli_tokens_fingerprint(const sli_tokens *t, int file, uint64_t *bytes, uint64_t *hash) {

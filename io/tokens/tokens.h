@@ -36,8 +36,6 @@ void sli_tokens_read(const sli_tokens *tokens, int64_t i, int64_t first, int64_t
 /* The files in order: how many, the path of each, and what it holds, as sli_file_fingerprint. */
 int sli_tokens_files(const sli_tokens *tokens);
 const char *sli_tokens_path(const sli_tokens *tokens, int file);
-/* The path of the file of tokens that is mapped there; NULL: none that is known. For signal handlers too. */
-const char *sli_tokens_path_at(const void *address);
 void sli_tokens_fingerprint(const sli_tokens *tokens, int file, uint64_t *bytes, uint64_t *hash);
 /* Are all files as they were when they were opened? SL_E_INPUT names one that was written to since. Any thread. */
 sl_status sli_tokens_check(const sli_tokens *tokens);

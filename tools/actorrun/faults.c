@@ -62,7 +62,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     return;
   }
   line l = {.length = 0};
-  const char *file = number == SIGBUS ? sli_tokens_path_at(info->si_addr) : NULL;
+  const char *file = number == SIGBUS ? sli_token_file_at(info->si_addr) : NULL;
   add(&l, "actorrun: ");
   add(&l, fault_name(number));
   if (file) {
