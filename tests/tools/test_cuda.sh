@@ -133,7 +133,7 @@ same look plain
 # An evaluation finds what a run finds that begins with those weights, also where the ends of rows of
 # logits do not count.
 narrow=(--quiet --devices cuda --dtype bf16)
-ends 0 "$actorrun" "${narrow[@]}" --steps 2 --eval "$SLUICE_SOURCE/tests/reference/text.txt" --eval-every 2 \
+ends 0 "$actorrun" "${narrow[@]}" --steps 2 --eval "$SLUICE_SOURCE/tests/reference/text.txt" --eval-every 2 --eval-rows 4 \
   --save w.safetensors --report a.json "${model[@]}"
 model[10]=4 model[-1]=$SLUICE_SOURCE/tests/reference/text.txt # of 4 rows
 ends 0 "$actorrun" "${narrow[@]}" --steps 1 --microbatches 2 --init w.safetensors --report b.json \

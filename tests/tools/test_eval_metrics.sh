@@ -55,10 +55,15 @@ for e, r, l in zip(report, rows, lines, strict=True):
     for got in r, l:
         assert all(abs(float(got[k]) - w) < 1e-6 for k, w in zip(("step", "eval_loss", "eval_accuracy"), want))
 END
-best=$(grep -o '"accuracy": [^}]*' c/best/eval.json)
+cp c/best/eval.json before.json
 ends 0 "$actorrun" --quiet --steps 400 --eval-every 10 --every 10 --checkpoint c --resume --best accuracy:min \
-  --patience 1 "${digits[@]}"
-[ "$best" = "$(grep -o '"accuracy": [^}]*' c/best/eval.json)" ] || fail "nothing is smaller than what was the largest"
+  --patience 1 --report r.json "${digits[@]}"
+python3 - <<'END' || fail "the best is not the smallest of what was the largest and what came since"
+import json
+before, after = (json.load(open(name))["accuracy"] for name in ("before.json", "c/best/eval.json"))
+found = [e["metrics"]["accuracy"] for e in json.load(open("r.json"))["evaluations"]]
+assert found and after == min([before, *found]), (before, found, after)
+END
 
 # Adapters, and parameters that stay.
 text=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --data "$reference/text.txt")

@@ -25,7 +25,7 @@ declare -A value=(
   [paths]=paths [skip]=0.2 [swap]=- [look-ahead]=1 [quota]=act=2 [home]=act=disk [offload]=activations=0
   [update]=host [host-memory]=1G [disk]=. [memory]=1G [clock]=virtual [cost]=F=1 [machine]=a100-sxm-80gb
   [profile]=profile.json [dtype]=bf16 [seed]=2 [version]=- [help]=-
-  [auto]=- [activations]=2 [steps]=3 [shuffle]=5 [eval]=$data [eval-every]=1 [patience]=1 [best]=loss
+  [auto]=- [activations]=2 [steps]=3 [shuffle]=5 [eval]=$data [eval-every]=1 [eval-rows]=8 [patience]=1 [best]=loss
   [init]=init.safetensors [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
   [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=-
@@ -35,6 +35,7 @@ declare -A value=(
 declare -A beside=(
   [every]='--checkpoint c2' [keep]='--checkpoint c3' [resume]='--checkpoint c4' [resume-with]='--checkpoint c5'
   [patience]="--eval $data --eval-every 1" [best]="--eval $data --eval-every 1" [eval]='--eval-every 1'
+  [eval-rows]="--eval $data --eval-every 1"
   [save-paths]='--skip 0.2' [swap]='--skip 0.2')
 
 port=$((20000 + RANDOM % 9000))

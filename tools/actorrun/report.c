@@ -2,6 +2,8 @@
 #include "tools/actorrun/actorrun.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -10,9 +12,19 @@
 #include "graph/state/state.h"
 #include "io/atomic.h"
 
-/* A NaN becomes null, as JSON has none. */
+/* The shortest text that reads back as the same double; cJSON's own may differ in its last bits. A
+ * value that is not finite becomes null, as JSON has none. */
 static void add_number(cJSON *to, const char *name, double value) {
-  cJSON_AddNumberToObject(to, name, value);
+  char text[32];
+  if (!isfinite(value)) {
+    cJSON_AddNullToObject(to, name);
+    return;
+  }
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  cJSON_AddRawToObject(to, name, text);
 }
 
 /* One text, or of a list that has several an array of them. */
