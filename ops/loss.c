@@ -153,10 +153,11 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   return sli_hash_real(hash, *(const double *)attrs->user);
 }
 
+/* The lse is of those rows that the mean's gradient, which softmax_rescale reads too, counts. */
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
     .narrow_in = 1, .padded = true,
-    .pieces = SL_PIECES_MEAN,
+    .pieces = SL_PIECES_MEAN, .own = 2,
     .infer = cross_entropy_infer, .cost = cross_entropy_cost,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_F,
@@ -183,10 +184,11 @@ const sl_op sl_op_cross_entropy_join = {
     .infer = join_infer, .cost = cross_entropy_join_cost,
 };
 
+/* Both outputs are of its columns: another division of these would mix softmaxes of several devices. */
 const sl_op sl_op_softmax_part = {
     .name = "softmax_part", .min_in = 1, .max_in = 1, .nout = 2,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .own = 2,
+    .pieces = SL_PIECES_ROWS, .own = 3,
     .infer = softmax_part_infer, .cost = softmax_part_cost,
     .signatures = softmax_part_signatures,
 };

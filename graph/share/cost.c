@@ -375,7 +375,7 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
   return times(cost, 1.0 / c->g->options.microbatches);
 }
 
-/* What no other device can read, where it is partial. */
+/* What must be read as it is made. */
 static bool is_own(const sl_tensor *t) { return t->producer && sli_bit(t->producer->op->own, t->output); }
 
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {

@@ -432,7 +432,8 @@ typedef struct sl_op {
    * whatever lies where of what the row allows. */
   uint32_t over[SL_OVERS];
   sl_pieces pieces;
-  uint32_t whole, own; /* bit i: input i may not be cut: a weight, a table; output i, if partial, is its device's own */
+  uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
+  uint32_t own;   /* bit i: output i goes with its device's share of the call, and is read as it lies */
   /* Extents: arrays of which only the first rows are valid. Bit o of `fills`: a call says how many
    * rows of output o it has filled (sl_call_fill); there is room for as many as its first dim is
    * long, or, by `second`, its second, the first being 1. Bit i of `looks`: it asks how many rows

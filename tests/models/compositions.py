@@ -131,6 +131,10 @@ CASES = [
     (f"--microbatches 4 --stages 3 --vocab-parallel --vocab-barriers 1 --exchange inline --schedule zb-h1 {GPT}", ""),
     (f"--microbatches 4 --stages 2 --vocab-parallel --vocab-barriers 1 --exchange inline --schedule zb-v {GPT}", ""),
     (f"--microbatches 4 --stages 3 --vocab-parallel --vocab-barriers 1 --exchange inline --lora h.*.attn=2 {GPT}", ""),
+    # a softmax of one's own words goes with them, and the mean's gradient with its rows
+    *((f"--microbatches 2 --stages {stages} --tensor {tensor} --vocab-parallel --vocab-barriers 1 gpt --data tokens.u16 "
+       "--vocab 64 --layers 1 --width 40 --heads 5 --context 5 --batch 8", "")
+      for stages, tensor in ((2, 3), (2, 4), (3, 5))),
     # quotas that a plan needs and nobody has given
     ("--microbatches 5 --data-parallel 3 --tensor 3 --expert-parallel 3 --exchange inline --stages 4 --pieces 3 "
      "--home act=disk --offload activations=0.5 mixtral --data tokens.u16 --vocab 37 --layers 6 --width 24 --heads 4 "

@@ -125,6 +125,8 @@ refused "--vocab-parallel: over which stages?" --vocab-parallel "${gpt[@]}"
 refused "op chunk.1/mse.1 (mse) is no cross entropy with as many classes as stages" --vocab-parallel --stages 2 pipeline
 refused "--vocab-barriers 3: must be between 1 and 2" --vocab-parallel --vocab-barriers 3 --stages 2 "${gpt[@]}"
 refused "--vocab-barriers 1: without --vocab-parallel no stage waits for the others" --vocab-barriers 1 --stages 2 "${gpt[@]}"
+refused "head/linear.1:rescale cannot lie as S1 along the tensor axis beside the other layouts" --vocab-parallel \
+  --vocab-barriers 1 --stages 2 --tensor 2 --sbp head/linear.1:soft=-,S2 --sbp head/linear.1:rescale=-,S1 "${gpt[@]}"
 refused "--vocab-barriers 1: op chunk.1/mse.1 (mse) is no cross entropy of rows that all count alike" \
   --vocab-parallel --vocab-barriers 1 --stages 2 pipeline
 
