@@ -115,8 +115,22 @@ static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   return read_passes(o, path, line, (int)device, end + 1);
 }
 
+static bool has_passes(const sli_pass_order *o, int32_t queue) {
+  for (int32_t i = 0; i < o->plan->nactors; i++)
+    if (is_pass(o, i) && firings(o, i, queue)) return true;
+  return false;
+}
+
+static sl_status check_all_there(const sli_pass_order *o, const char *path) {
+  for (int d = 0; d < o->ndevices; d++)
+    if (!o->plan->queues[o->queues[d]].order && has_passes(o, o->queues[d]))
+      return sl_fail(SL_E_INPUT, "%s: device %d has no order: each of the %d has a line", path, d, o->ndevices);
+  return SL_OK;
+}
+
 static sl_status read_orders(const sli_pass_order *o, const char *path) {
-  return sli_file_lines(path, read_line, &(reading){o, path});
+  sl_status status = sli_file_lines(path, read_line, &(reading){o, path});
+  return status ? status : check_all_there(o, path);
 }
 
 /* ---- choosing ---------------------------------------------------------------------- */

@@ -105,11 +105,31 @@ static void a_second_line_is_refused(void) {
   sl_plan_destroy(plan);
 }
 
+static void every_device_has_a_line(void) {
+  static const struct {
+    const char *text, *what;
+  } files[] = {
+      {"", "device 0 has no order"},
+      {"# none\n\n", "device 0 has no order"},
+      {"1: F1 F1 F1 F1 B1 B1 B1 B1\n", "device 0 has no order"},
+      {"0: F0 F0 F0 F0 B0 B0 B0 B0", "device 1 has no order: each of the 2 has a line"},
+  };
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs(files[i].text, file) >= 0 && !fclose(file), "%m");
+    sl_plan *plan = make_plan();
+    CHECK(fix_order(plan, path) == SL_E_INPUT && strstr(sl_detail(), path) && strstr(sl_detail(), files[i].what),
+          "file %zu: %s", i, sl_detail());
+    sl_plan_destroy(plan);
+  }
+}
+
 int main(void) {
   snprintf(path, sizeof path, "/tmp/sluice-test-order-%ld", (long)getpid());
   what_a_file_says();
   what_follows_from_quotas();
   a_second_line_is_refused();
+  every_device_has_a_line();
   unlink(path);
   return 0;
 }

@@ -85,3 +85,62 @@ for way in "" "-n 2 --stages 2 --restarts 3"; do
   ! grep -qE "ended with status|starting again" err || fail "stopped $way: $(cat err)"
   to_end=()
 done
+
+# Nor need there be a step's end: what has one op that never returns goes with the second signal.
+cat >hangs.c <<'END'
+#include <fcntl.h>
+#include <sluice/sluice.h>
+#include <unistd.h>
+static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = in[0];
+  return SL_OK;
+}
+static void hang(const sl_call *call) {
+  (void)call;
+  close(open("hangs", O_CREAT | O_WRONLY, 0600));
+  for (;;) pause();
+}
+static const sl_op op_hang = {
+    .name = "hang", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(hang),
+    .pieces = SL_PIECES_ELEMENTS,
+    .grad = {{.op = &op_hang, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  (void)ctx, (void)tick;
+  for (int i = 0; out[0] && i < 16; i++) ((float *)out[0])[i] = 1;
+}
+static sl_status build(sl_graph *g, const sl_args *args) {
+  (void)args;
+  static sl_type type = SL_TYPE(SL_F32, 4, 4);
+  static sl_source source = {.nout = 1, .types = &type, .fill = fill};
+  sl_tensor *x, *y = NULL;
+  sl_block(g, "all");
+  sl_data(g, &source, &x);
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 4, 4), SL_NORMAL(0.1f), "w"), *h = sl_linear(g, x, w, NULL);
+  sl_apply(g, &op_hang, NULL, 1, &h, 0, &y);
+  sl_train(g, sl_mse(g, y, x), NULL);
+  return sl_graph_status(g);
+}
+SL_MODEL(hangs, "an op that does not return", NULL, build);
+END
+appears() { for _ in $(seq 600); do ! "$@" || return 0; sleep 0.1; done; fail "$way: waited for $* in vain"; }
+# Each with the status of a process that its signal has ended.
+while read -r first second want way; do
+  rm -f hangs
+  # shellcheck disable=SC2086
+  background "$actorrun" --quiet --steps 3 $way hangs.c
+  appears test -e hangs
+  kill "-$first" "$pid"
+  appears grep -q "press Ctrl-C again to quit now" err
+  sleep 0.3 # two within a moment count as one
+  kill "-$second" "$pid"
+  status=0
+  timeout 10 tail --pid="$pid" -s 0.05 -f /dev/null || fail "$first, $second $way: it goes on"
+  wait "$pid" || status=$?
+  ((status == want)) || fail "$first, $second $way: status $status, not $want"
+  to_end=()
+done <<'END'
+INT INT 130 --workers 1
+INT TERM 143 --tensor 2
+TERM TERM 143 -n 2 --data-parallel 2 --heartbeat-timeout 30
+END
