@@ -1,4 +1,4 @@
-/* From a program's calls to calls with addresses: what all queues that run programs do. */
+/* Binding of a program's calls to addresses, shared by all queues that run programs. */
 #ifndef SLUICE_BIND_H
 #define SLUICE_BIND_H
 
@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* Of all variants. */
+/* Number of calls over all variants. */
 static inline int sli_program_call_count(const sl_program *program) {
   return program->ncalls * (program->nvariants ? program->nvariants : 1);
 }
@@ -17,14 +17,15 @@ static inline sl_call sli_call_shape(const sl_program_call *c) {
                    .in_type = c->in_type, .out_type = c->out_type, .state = c->state};
 }
 
-/* The state that calls of a device (by the plan's number of it, or a GPU's) share as sl_op.keeps
- * says: the first makes it. Any thread. */
+/* Returns in *state the state that calls of one device share, as sl_op.keeps allows; the first call
+ * makes it. `device` is the plan's number or the GPU's. Callable from any thread. */
 typedef sl_status sli_prepare(const sl_call *call, void **state);
 sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state);
-/* Was that its last user? Then it is the caller's to release. */
+/* Drops one use of a shared state. Returns true for the last user: the caller must then release the
+ * state. */
 bool sli_state_leave(const void *state);
 
-/* The smallest variant with room for what is valid. */
+/* Returns the smallest variant (shape bucket) with room for the valid length. */
 static inline int sli_program_rung(const sl_program *program, const sl_firing *firing) {
   const int32_t *extent = firing->extents ? firing->extents[program->rung_base] : NULL;
   int v = extent ? 0 : program->nvariants - 1;
@@ -32,7 +33,8 @@ static inline int sli_program_rung(const sl_program *program, const sl_firing *f
   return v;
 }
 
-/* The variant for this firing's piece or extent, and the tick its calls are told. */
+/* Returns the variant for this firing's piece or valid length, and sets *tick to the tick that its
+ * calls see. */
 static inline int sli_program_variant(const sl_program *program, const sl_firing *firing,
                                       sl_tick *tick) {
   *tick = firing->tick;
@@ -44,20 +46,20 @@ static inline int sli_program_variant(const sl_program *program, const sl_firing
   return piece->variant;
 }
 
-/* Its calls, program->ncalls of them. */
+/* Returns the program->ncalls calls of the firing's variant. */
 static inline const sl_program_call *sli_program_calls(const sl_program *program,
                                                        const sl_firing *firing, sl_tick *tick) {
   return program->calls + sli_program_variant(program, firing, tick) * program->ncalls;
 }
 
-/* The extents of a firing, by number. */
+/* Valid lengths (extents) of a firing, by number. */
 typedef struct sli_extents {
-  int count, nread; /* nread: bases that bring theirs */
-  int32_t *valid, *room; /* [count] rows that are valid, and those the calls have room for */
+  int count, nread; /* nread: lengths that an input brings */
+  int32_t *valid, *room; /* [count] valid rows, and rows the calls have room for */
 } sli_extents;
 
-/* Those that it begins with: full, unless an input brings another number. `numbers`: room for two of
- * each. */
+/* Loads the lengths that a firing begins with: full, unless an input brings another number.
+ * `numbers` has room for two numbers per length. */
 static inline sli_extents sli_extents_load(const sl_program *program, const sl_firing *firing,
                                            int32_t *numbers) {
   sli_extents x = {program->nextents, program->nread, numbers, numbers + program->nextents};
@@ -71,7 +73,7 @@ static inline sli_extents sli_extents_load(const sl_program *program, const sl_f
   return x;
 }
 
-/* Those that it ends with, beside the slots that it has filled. */
+/* Writes the lengths that a firing ends with beside the slots that it filled. */
 static inline void sli_extents_keep(const sli_extents *x, const sl_program *program,
                                     const sl_firing *firing) {
   if (!firing->extents || !x->count) return;
@@ -81,7 +83,8 @@ static inline void sli_extents_keep(const sli_extents *x, const sl_program *prog
       *noted = *firing->extents[b] = x->valid[program->base_extent[b]];
 }
 
-/* The extent of an argument, as call->in_extent or out_extent says, or SL_NONE. */
+/* Number of an argument's valid length, from call->in_extent or out_extent; SL_NONE if it has
+ * none. */
 static inline int sli_extent_of(const int16_t *which, int i) {
   return which ? which[i] : -1;
 }
@@ -90,7 +93,7 @@ static inline int32_t sli_valid_rows(const sli_extents *x, const int16_t *which,
   return e >= 0 ? x->valid[e] : -1;
 }
 
-/* As much of an argument's type as is valid. */
+/* Returns an argument's type, cut to its valid length. */
 static inline sl_type sli_valid_type(const sli_extents *x, const int16_t *which, int i,
                                      const sl_type *type) {
   sl_type cut = *type;
@@ -105,8 +108,8 @@ static inline void *sli_place_address(sl_place place, void *const *bases) {
   return place.base < 0 || !bases[place.base] ? NULL : (char *)bases[place.base] + place.offset;
 }
 
-/* Fills in[nin] and out[nout], and all of *call but its scratch and team. False: what the
- * call would write is not wanted this time. */
+/* Fills in[nin], out[nout] and *call, except its scratch and team. Returns false if nothing needs
+ * the call's output in this firing. */
 static inline bool sli_call_bind(const sl_program_call *c, const sl_firing *firing,
                                  const sl_tick *tick, const void **in, void **out, sl_call *call) {
   uint32_t accumulate = c->accumulate;

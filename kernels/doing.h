@@ -1,4 +1,4 @@
-/* What a thread runs, for whoever must say so when it faults. */
+/* Record of the call that a thread runs, for reports about a fault. */
 #ifndef SLUICE_DOING_H
 #define SLUICE_DOING_H
 
@@ -9,10 +9,10 @@ typedef struct sli_doing {
   const sl_firing *firing;
 } sli_doing;
 
-/* This thread's, or of the thread whose team it helps; NULL: nothing. The record is on the stack
- * of the thread that runs the program, which alone writes it. Signal handlers may read it in
- * programs that are linked to the library: nothing is allocated for it there. Not "initial-exec":
- * programs that run already, such as Python, could not load the library then. */
+/* Current call of this thread, or of the thread whose team it helps; NULL: none. The record lives
+ * on the stack of the thread that runs the program; only that thread writes it. Signal handlers of
+ * programs linked to the library may read it: nothing is allocated there. The TLS model is not
+ * "initial-exec": running programs such as Python could not load the library. */
 extern __thread const sli_doing *sli_doing_now;
 
 #endif

@@ -1,5 +1,4 @@
-/* Memory of the process: pages that the system gives when they are first touched, near
- * who touches them. */
+/* Process memory: the system allocates a page on first touch, near the thread that touches it. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,7 +7,7 @@
 
 #include "base/base.h"
 
-enum { PAGE = 2 << 20 }; /* a large one */
+enum { PAGE = 2 << 20 }; /* size of a huge page */
 
 static sl_status refuse(size_t bytes) {
   char text[32], limit[SLI_LIMIT_TEXT];
@@ -25,8 +24,8 @@ static sl_status host_create(const sl_memory_config *config, size_t bytes, void 
   return SL_OK;
 }
 
-/* Whole pages of it only: a large one that reached out of it would take memory that nobody
- * planned. */
+/* Advises huge pages for the whole pages of the part only: a huge page that extends past the part
+ * would take memory outside the plan. */
 static void host_use(void *part, size_t bytes) {
   uintptr_t begin = ((uintptr_t)part + PAGE - 1) / PAGE * PAGE;
   uintptr_t end = ((uintptr_t)part + bytes) / PAGE * PAGE;

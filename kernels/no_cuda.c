@@ -1,4 +1,4 @@
-/* What a build without CUDA says of GPUs. */
+/* Stubs of the CUDA interface for builds without CUDA. */
 #include <sluice/cuda.h>
 
 #include "kernels/finite.h"
@@ -34,7 +34,7 @@ sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   return refuse();
 }
 
-/* There never is one. */
+/* No GPU memory ever exists in this build. */
 void sl_cuda_memory_destroy(void *memory) { (void)memory; }
 void sl_cuda_pinned_destroy(void *memory) { (void)memory; }
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {

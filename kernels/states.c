@@ -1,4 +1,4 @@
-/* States of kernels that calls of a device share (sl_op.keeps). */
+/* States of kernels, shared by the calls of a device (sl_op.keeps). */
 #include <sluice/program.h>
 
 #include <pthread.h>
@@ -10,14 +10,15 @@
 typedef struct shared {
   struct shared *next;
   int32_t device;
-  sli_prepare *prepare; /* of the CPU or of a GPU */
+  sli_prepare *prepare; /* the CPU's or a GPU's */
   size_t (*keeps)(const sl_call *call, uint64_t *which);
   uint64_t which;
   void *state;
   int users;
 } shared;
 
-static shared *all_shared; /* of the process; with its members, under the lock */
+/* all shared states of the process; list and members are guarded by the lock */
+static shared *all_shared;
 static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
 
 static shared *find_shared(const shared *wanted) {

@@ -1,5 +1,5 @@
-/* Rows of attention, on separate q, k, v and on one packed tensor. Both are
- * views for the same strided kernel (vector/attention.h). */
+/* Attention ops, on separate q, k, v and on one packed tensor. Both are views for the same strided
+ * kernel (vector/attention.h). */
 #include <stddef.h>
 
 #include "ops/attention_shape.h"
@@ -28,8 +28,8 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* Two products forward and five backward, over the scores of keys in sight. Which of them documents
- * leave, data say. */
+/* Two products in the forward and five in the backward pass, over the scores of keys inside the
+ * attention mask. Document boundaries depend on data and are not counted. */
 static double attention_flops(const sl_attrs *attrs, const sl_type *o, int products) {
   return products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, o->dim[1]);
 }

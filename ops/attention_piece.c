@@ -1,33 +1,31 @@
-/* Rows of attention over one piece of a sequence that is cut along its
- * positions, after Sun et al., arXiv 2406.03488.
+/* Attention ops over one piece of a sequence that is cut along its positions, after Sun et al.,
+ * arXiv 2406.03488.
  *
- * A causal query needs the keys and values of every earlier position, so they
- * are kept: kv [B, T, 2 Hkv*D] belongs to the whole sequence, and each piece
- * forward writes its rows into it and attends to all rows up to its own. On the
- * way back the pieces come in reverse. A piece's queries send gradients to the
- * keys and values of all positions before them, which belong to pieces whose
- * turn is yet to come; dkv keeps them until then. When a piece's turn comes,
- * all later ones have had theirs, so its rows of dkv, with its own share added,
- * are complete and leave as dk and dv.
+ * A causal query needs the keys and values of every earlier position, so a record keeps them: kv
+ * [B, T, 2 Hkv*D] for the whole sequence. In the forward pass each piece writes its rows into the
+ * record and attends to all rows up to its own. In the backward pass the pieces come in reverse. A
+ * piece's queries send gradients to the keys and values of all earlier positions, whose pieces have
+ * not run yet; dkv accumulates these gradients. When a piece runs, all later pieces have run. Its
+ * rows of dkv, with its own gradient added, are then complete and leave as dk and dv.
  *
- * Where documents are told apart by ids, those of every position so far are kept likewise: the
- * forward pieces write theirs, and the way back finds all that it needs.
+ * With document ids, a second record keeps the ids of all positions so far. The forward pieces
+ * write it; the backward pieces only read it.
  *
- * A call that is made again on the way back finds the record as the way there has left it, with
- * the piece's own keys and values in it, and writes none of it.
+ * A call recomputed in the backward pass reads the record as the forward pass left it, with the
+ * piece's own keys and values, and writes nothing to it.
  *
- * All are views for the kernel of whole sequences (vector/attention.h), whose
- * query 0 then stands at position q0. */
+ * All ops are views for the whole-sequence kernel (vector/attention.h), with query 0 at position
+ * q0. */
 #include "ops/attention_piece.h"
 #include "ops/attention_shape.h"
 #include "ops/ops.h"
 
-/* Of kv and dkv, where o is [B, n, Hq*D]. */
+/* Type of kv and dkv, for o [B, n, Hq*D]. */
 static sl_type record_type(const sl_attrs *attrs, const sl_type *o) {
   return SL_TYPE(SL_F32, o->dim[0], attrs->length, o->dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
 }
 
-/* Of the record of ids. */
+/* Type of the record of ids. */
 static sl_type ids_type(const sl_attrs *attrs, const sl_type *x) {
   return SL_TYPE(SL_I32, x->dim[0], attrs->length);
 }
@@ -58,7 +56,7 @@ static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* The records that come behind the others where there are ids. */
+/* Number of outputs: ids add one record, behind the others. */
 static int piece_outputs(const sl_attrs *attrs, int nin) {
   (void)attrs;
   return nin > 3 ? 4 : 3;
@@ -77,7 +75,7 @@ static int packed_again_outputs(const sl_attrs *attrs, int nin) {
   return packed_outputs(attrs, sli_attention_packed_inputs(nin));
 }
 
-/* kv is input i; behind it come the ids of the whole sequence, if any. */
+/* Checks that input i is kv and that the ids of the whole sequence, if any, follow it. */
 static sl_status want_records(const sl_attrs *attrs, int nin, const sl_type *in, int i,
                               const sl_type *kv) {
   SLI_TRY(sli_want("kv", &in[i], kv));
@@ -96,7 +94,7 @@ static sl_status packed_again_infer(const sl_attrs *attrs, int nin, const sl_typ
   return want_records(attrs, nin, in, sli_attention_packed_inputs(nin), &out[2]);
 }
 
-/* in: q, kv, o, lse, do, [ids]. *own: k and v of the piece. */
+/* in: q, kv, o, lse, do, [ids]. *own: type of the piece's k and v. */
 static sl_status backward_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *own) {
   if (attrs->heads < 1 || in[0].ndim != 3)
     return sli_misfit(&in[0], "q must be f32[b, t, n] and heads positive");
@@ -128,8 +126,8 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* What whole sequences' rows say, of the record and of q as well: both are by heads in their
- * last dim, the record first k's and then v's. Of ids all heads have all. */
+/* Extends the signatures of whole sequences to the records. The record and q are both split by
+ * heads in their last dim; in the record, k precedes v. Every head needs all ids. */
 static int with_records(int n, sl_signature *out, int outputs, bool ids) {
   for (int i = 0; i < n; i++)
     for (int o = 2; o < outputs; o++) out[i].out[o] = out[i].out[0];
@@ -148,8 +146,8 @@ static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   return with_records(sli_attention_packed_signatures(attrs, nin, in, out), out, 4, nin > 1);
 }
 
-/* Of a piece as long and as far along as the average: the pieces' sum is the
- * whole's cost. Half of the record is there then. */
+/* Cost of a piece of average length and position, so that the pieces' costs add up to the whole's.
+ * On average half of the record is filled. */
 static void cost(const sl_attrs *attrs, const sl_type *o, int products, double *flops,
                  double *bytes) {
   sl_type record = record_type(attrs, o);
@@ -169,7 +167,7 @@ static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
   cost(attrs, &in[2], 5, flops, bytes);
 }
 
-/* ---- the kernels ------------------------------------------------------------------ */
+/* ---- ops -------------------------------------------------------------------------- */
 
 const sl_op sl_op_attention_piece = {
     .name = "attention_piece", .min_in = 3, .max_in = 4, .nout = -1, .outputs = piece_outputs,

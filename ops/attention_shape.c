@@ -1,4 +1,4 @@
-/* Shapes of attention, and the ways to share it out: of whole sequences, and of pieces. */
+/* Shapes and signatures of attention, of whole sequences and of pieces. */
 #include "ops/attention_shape.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static sl_status want_heads(const sl_attrs *attrs) {
                  attrs->heads, sli_kv_heads(attrs));
 }
 
-/* x is [B, T, parts * D] with D in range. */
+/* Checks that x is [B, T, parts * D] with D in range. */
 static sl_status want_split(const char *name, const sl_type *x, int parts) {
   SLI_TRY(sli_want_array(name, x, SL_F32, 3));
   if (x->dim[2] % parts || x->dim[2] / parts > SLI_MAX_HEAD_DIM)
@@ -78,7 +78,7 @@ sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_ty
   return SL_OK;
 }
 
-/* Sequences or heads are shared out; of `arrays` inputs, behind which ids may come. */
+/* Splits by sequences or by heads. `arrays` counts the inputs before the optional ids. */
 static int signatures(int nin, int arrays, sl_signature *out) {
   out[0] = (sl_signature){.out = {sli_split(0), sli_split(0)}};
   out[1] = (sl_signature){.out = {sli_split(2), sli_split(1)}, .heads = true};

@@ -1,13 +1,14 @@
-/* Rows of attention for a share of a piece's queries.
+/* Attention ops for one device's share of a piece's queries.
  *
- * Where sequences are cut in pieces and devices share out the positions of each, a device has the queries of
- * its own and brings itself the keys and values of the others: those of the whole piece are one array then.
- * Its record keeps them for the pieces behind, so each position crosses once there and its gradient once back.
- * What these queries send to the keys of earlier positions grows in a record of this device alone; a piece's
- * rows of that, complete when its turn comes, are this device's summand of the piece's gradient.
+ * Sequences are cut into pieces, and the positions of each piece are sharded over devices. A device
+ * computes its own queries and gathers the keys and values of the whole piece into one array. Its
+ * record keeps them for later pieces, so each position crosses the link once, and its gradient once
+ * back. Gradients for keys of earlier positions accumulate in a record local to this device. When a
+ * piece runs backward, its rows of that record are this device's partial sum of the piece's
+ * gradient.
  *
- * Queries are one run of positions or two, each a view for the kernel of whole sequences
- * (vector/attention.h). A query's numbers are those that one device finds for it (attention_piece.c). */
+ * Queries are one or two runs of positions, each a view for the whole-sequence kernel
+ * (vector/attention.h). Results per query equal those on one device (attention_piece.c). */
 #include "ops/attention_shape.h"
 #include "ops/attention_share.h"
 #include "ops/ops.h"
@@ -72,7 +73,8 @@ static sl_status share_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   return SL_OK;
 }
 
-/* Sequences or heads, as whole sequences' rows say; positions as whoever shares them out says. */
+/* Splits by sequences or heads, as for whole sequences. Position splits come from the op that
+ * shards the positions. */
 static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)in;
   out[0] = (sl_signature){.out = {sli_split(0), sli_split(0), sli_split(0)}};
@@ -83,7 +85,7 @@ static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_sign
   return 2;
 }
 
-/* Of a piece as long and as far along as the average; half of the record is there then. */
+/* Cost of a piece of average length and position, with half of the record filled. */
 static void cost(const sl_attrs *attrs, const sl_type *o, const sl_type *record, int products, double *flops,
                  double *bytes) {
   *flops = products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, attrs->length);
@@ -102,7 +104,7 @@ static void share_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
   cost(attrs, &in[SLI_SHARE_BACK_O], &in[1], 5, flops, bytes);
 }
 
-/* ---- the kernels ------------------------------------------------------------------ */
+/* ---- ops -------------------------------------------------------------------------- */
 
 const sl_op sl_op_attention_share = {
     .name = "attention_share", .min_in = 2, .max_in = 3, .nout = -1, .outputs = share_outputs,

@@ -1,17 +1,16 @@
-/* Rows of attention chunk by chunk: where other devices have most of the keys, a device brings them
- * to itself one chunk after another and takes a step with each (ring attention: Liu et al., arXiv
- * 2310.01889, in the running form of its softmax).
+/* Attention ops chunk by chunk. Most of the keys are on other devices; a device fetches one chunk
+ * after another and takes a step with each (ring attention: Liu et al., arXiv 2310.01889, with an
+ * online softmax).
  *
- * A step goes on where the one before ended: its output and the logarithm of its softmax's sum are a
- * running softmax like any other, of which the largest score is that logarithm and the sum is 1.
- * So steps need no more than what attention gives anyway, and are merged inside the kernel, in
- * f32. On the way back each step has the final logarithms, so its share of all gradients is what it
- * would be in one call: dq grows from step to step, and what a chunk's keys and values get goes to
- * whoever has them.
+ * A step continues from the one before: o and the lse are the state of an online softmax whose
+ * largest score is the lse and whose sum is 1. Steps therefore need only the usual outputs of
+ * attention, and merge inside the kernel, in f32. In the backward pass each step has the final lse,
+ * so its part of each gradient is the same as in a single call. dq accumulates over the steps; the
+ * gradients of a chunk's keys and values go to the device that owns them.
  *
- * Which queries a chunk's keys are set against is said by spans: two runs of positions, one of the
- * queries and one of the keys, and how far the first is ahead of the second. All are views for the
- * kernel of whole sequences (vector/attention.h). */
+ * Spans say which queries meet a chunk's keys. A span is a run of query positions, a run of key
+ * positions, and the distance between them. All are views for the whole-sequence kernel
+ * (vector/attention.h). */
 #include "ops/attention_shape.h"
 #include "ops/attention_step.h"
 #include "ops/ops.h"
@@ -28,7 +27,7 @@ static sl_status want_spans(const sl_attrs *attrs, const sl_type *q, const sl_ty
   return SL_OK;
 }
 
-/* kv is [B, m, k then v]. */
+/* Checks that kv is [B, m, k then v]. */
 static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *forward) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("kv", &in[1], SL_F32, 3));
@@ -70,7 +69,7 @@ static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 /* ---- costs ---------------------------------------------------------------------------- */
 
-/* The sum of `first`, first + 1, ..., n of them, none less than 0 or more than `most`. */
+/* Returns the sum of n consecutive integers from `first` on, each clamped to [0, most]. */
 static double clamped_sum(int64_t first, int64_t n, int64_t most) {
   int64_t below = SLI_MAX(0, SLI_MIN(n, -first)), above = SLI_MAX(0, SLI_MIN(n, first + n - most));
   double rising = (double)(n - below - above);
@@ -79,7 +78,7 @@ static double clamped_sum(int64_t first, int64_t n, int64_t most) {
   return rising * sli_begin + rising * (rising - 1) / 2 + (double)above * (double)most;
 }
 
-/* Pairs of a query and a key that it sees. */
+/* Returns the number of (query, key) pairs inside the mask. */
 static double pairs_of(const sl_attrs *attrs, const sli_span *s) {
   sli_sight sight = sli_step_sight(attrs, NULL);
   int64_t ahead = s->at_query - s->at_key;
@@ -106,7 +105,7 @@ static void step_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
   cost(attrs, 5, nin, in, 2, out, flops, bytes);
 }
 
-/* ---- the kernels ----------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------- */
 
 static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sli_spans *s = sli_spans_of(attrs);

@@ -1,10 +1,11 @@
-/* Shared by the rules of ops/attention_step.c and their kernels. */
+/* Input numbers and attention mask of attention_step (ring attention): what the rules of
+ * ops/attention_step.c and their kernels share. */
 #ifndef SLUICE_OPS_ATTENTION_STEP_H
 #define SLUICE_OPS_ATTENTION_STEP_H
 
 #include "ops/ops.h"
 
-/* What a call reads behind q and kv. */
+/* Inputs behind q and kv, of the forward and the backward step. */
 enum { SLI_STEP_IDS = 2, SLI_STEP_O, SLI_STEP_LSE, SLI_STEP_INPUTS };
 
 enum { SLI_STEP_BACK_O = 2, SLI_STEP_BACK_LSE, SLI_STEP_BACK_DO, SLI_STEP_BACK_IDS, SLI_STEP_BACK_DQ, SLI_STEP_BACK_INPUTS };

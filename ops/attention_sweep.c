@@ -1,24 +1,24 @@
-/* Rows of attention over one piece of a sequence whose keys and values come piece by piece, after Yao
+/* Attention ops over one piece of a sequence whose keys and values arrive piece by piece, after Yao
  * et al., arXiv 2408.16978.
  *
- * A call has a piece of queries and one piece of keys and values: of queries k, call by call, those of
- * piece 0, 1, ... up to their own. So nobody has to have the keys of a whole sequence at once. What the
- * queries have seen so far is in the outputs: sums that are not yet divided in o, the largest score
- * and the sum in `seen`, and keys of a tile that is not whole yet in `tail`. Tiles are those of the
- * whole sequence, so all bits are those of calls that have all keys at once (attention_piece.c).
+ * A call takes one piece of queries and one piece of keys and values. Queries k meet, call by call,
+ * the keys of pieces 0, 1, ... up to their own, so no device holds the keys of a whole sequence.
+ * The outputs hold the running state: sums not yet divided in o, the largest score and the sum in
+ * `seen`, and keys of an incomplete tile in `tail`. Tiles are those of the whole sequence, so
+ * results are bitwise equal to calls with all keys at once (attention_piece.c).
  *
- * On the way back the queries come with the last piece first, and again the keys from the first one on.
- * dq grows from call to call. What queries send to the keys before them grows in dkv, which is
- * of all positions; the last call of a piece finds its own rows of it complete.
+ * In the backward pass the query pieces come last first, each again with the keys from the first
+ * piece on. dq accumulates from call to call. Gradients for earlier keys accumulate in dkv, which
+ * spans all positions. The last call of a piece finds its own rows of dkv complete.
  *
- * Which piece of keys comes next, a call leaves for the next one in a row more of `tail` and dkv. */
+ * A call leaves the number of the next piece of keys in an extra row of `tail` and of dkv. */
 #include "ops/attention_shape.h"
 #include "ops/attention_sweep.h"
 #include "ops/ops.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-/* Of keys and values for queries like q. */
+/* Type of the keys and values for queries like q. */
 static sl_type kv_type(const sl_attrs *attrs, const sl_type *q) {
   return sli_type_with_last(q, 2 * sli_kv_heads(attrs) * sli_attention_sweep_dim(attrs, q));
 }
@@ -45,7 +45,7 @@ static sl_status packed_parts_infer(const sl_attrs *attrs, int nin, const sl_typ
   return SL_OK;
 }
 
-/* in: of q, of kv, of the same positions. */
+/* in: q and kv of the same positions. */
 static sl_status want_parts(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
   sl_type kv = with_rows(in[1], in[0].dim[1]);
@@ -77,7 +77,7 @@ static int sweep_outputs(const sl_attrs *attrs, int nin) {
   return nin > 2 ? 5 : 4;
 }
 
-enum { SEEN = 4 }; /* numbers of a query and head: two here, a sum for each of four lanes on GPUs */
+enum { SEEN = 4 }; /* numbers per query and head: two here, four lanes' sums on GPUs */
 
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
@@ -110,9 +110,9 @@ static sl_status sweep_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   return SL_OK;
 }
 
-/* ---- sharing out --------------------------------------------------------------------------- */
+/* ---- signatures ---------------------------------------------------------------------------- */
 
-/* Sequences or heads, as whole sequences' rows say. */
+/* Splits by sequences or heads, as for whole sequences. */
 static int shares(int nin, int arrays, int nout, sl_signature *out) {
   out[0] = out[1] = (sl_signature){.in = {{0}}};
   out[1].heads = true;
@@ -122,7 +122,7 @@ static int shares(int nin, int arrays, int nout, sl_signature *out) {
   return 2;
 }
 
-/* Or positions. */
+/* Adds a split by positions. */
 static int parts_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)in;
   int n = shares(nin, nin, 2, out);
@@ -141,7 +141,7 @@ static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 /* ---- cost ---------------------------------------------------------------------------------- */
 
-/* Of one of as many calls as a microbatch has: all together cost what the whole does. */
+/* Cost of one call of a microbatch. The calls' costs add up to the whole sequence's. */
 static void cost(const sl_call_cut *cut, const sl_attrs *attrs, const sl_type *o, int products,
                  double *flops, double *bytes) {
   double share = cut ? 2.0 / (cut->pieces + 1) : 1;
@@ -161,7 +161,7 @@ static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
   cost(attrs->user, attrs, &in[2], 5, flops, bytes);
 }
 
-/* ---- from piece to piece ---------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 const sl_op sl_op_attention_parts = {
     .name = "attention_parts", .min_in = 3, .max_in = 3, .nout = 2,

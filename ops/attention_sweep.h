@@ -1,4 +1,4 @@
-/* Shared by the rules of ops/attention_sweep.c and their kernels. */
+/* Head width of attention_sweep, for the rules of ops/attention_sweep.c and their kernels. */
 #ifndef SLUICE_OPS_ATTENTION_SWEEP_H
 #define SLUICE_OPS_ATTENTION_SWEEP_H
 

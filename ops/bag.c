@@ -1,5 +1,5 @@
-/* Rows of bags: sums or means of rows of a table, and their gradients. What comes to one row of the
- * table is added in the order of the bags, by one thread. */
+/* Embedding bag ops: sums or means of table rows, and their gradients. One thread adds the
+ * gradients of a table row, in the order of the bags. */
 #include "ops/bag.h"
 #include "ops/ops.h"
 
@@ -45,7 +45,7 @@ static sl_status embedding_bag_b_infer(const sl_attrs *attrs, int nin, const sl_
   return SL_OK;
 }
 
-/* Each id moves a row of the table. */
+/* Each id moves one row of the table. */
 static void bag_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                      double *flops, double *bytes) {
   double width = (double)sl_type_last(&in[1]);
@@ -54,7 +54,7 @@ static void bag_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl
   *bytes = *flops * sizeof(float);
 }
 
-/* Bags are shared out, rows of the table, columns; of sums, what is in a bag. */
+/* Splits by bags, table rows or columns; for sums also by the ids within a bag. */
 static int bag_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   const sl_bag *bag = attrs->user;
   int last = in[0].ndim - 1, n = 0;
@@ -92,7 +92,7 @@ static sl_status bag_check(const sl_call *call) {
   return SL_OK;
 }
 
-/* ---- rows -------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_embedding_bag = {
     .name = "embedding_bag", .min_in = 2, .max_in = 3, .nout = 1,

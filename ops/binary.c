@@ -1,4 +1,4 @@
-/* Functions of two numbers, with broadcasting; binary.def has the functions. And `where`. */
+/* Functions of two numbers, with broadcasting (listed in binary.def), and `where`. */
 #include "ops/ops.h"
 #include "ops/space.h"
 
@@ -6,7 +6,7 @@ static bool is_loss(const sl_type *type) { return type->dtype == SL_F64; }
 
 /* ---- shapes ---------------------------------------------------------------------------- */
 
-/* f32 with f32, or one f64 scalar with another: sums of losses. */
+/* Accepts f32 with f32, or one f64 scalar with another: sums of losses. */
 static sl_status binary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_numbers("input 0", &in[0]));
@@ -71,9 +71,10 @@ static void back_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
   *bytes = sli_argument_bytes(nin, in, 2, out);
 }
 
-/* ---- ways to share ---------------------------------------------------------------------- */
+/* ---- signatures ------------------------------------------------------------------------- */
 
-/* Along each dim of what comes out: what has all of it is split, what repeats is everywhere. */
+/* Splits along each dim of the output. Inputs with the full dim are split; broadcast inputs are
+ * replicated. */
 static int split_signatures(int nin, const sl_type *in, sl_signature *out) {
   sl_type y;
   if (sli_broadcast(nin, in, &y)) return 0;
@@ -104,7 +105,7 @@ static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
   return split_signatures(nin, in, out);
 }
 
-/* ---- rows ----------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------ */
 
 #define BINARY(name_, flops, unread_, partial_, y, da, db)                     \
   static int name_##_signatures(const sl_attrs *attrs, int nin, const sl_type *in, \

@@ -1,10 +1,9 @@
-/* Rows whose numbers come from the graph itself: constants, positions; and what becomes of
- * integers. */
+/* Ops whose numbers come from the graph itself, constants and positions, and casts of integers. */
 #include "ops/layout.h"
 #include "ops/ops.h"
 #include "ops/space.h"
 
-/* The dims of what a device has of it. */
+/* Dims of the part that a device has. */
 static sl_type region_type(const sl_type *whole, const sl_region *region) {
   sl_type type = *whole;
   for (int d = 0; region && d < region->ndim; d++) {
@@ -17,7 +16,7 @@ static sl_type region_type(const sl_type *whole, const sl_region *region) {
 
 /* ---- constants -------------------------------------------------------------------------- */
 
-/* With `like`, a device has the part that it has of that. */
+/* With `like`, a device has the same part of the constant as of `like`. */
 static sl_status constant_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const sl_values *values = attrs->user;
   if (!values) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_values");
@@ -98,7 +97,7 @@ static sl_status one_hot_check(const sl_call *call) {
   return SL_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- ops -------------------------------------------------------------------------------- */
 
 const sl_op sl_op_constant = {
     .name = "constant", .min_in = 0, .max_in = 1, .nout = 1,

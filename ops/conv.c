@@ -1,7 +1,7 @@
-/* Rows of convolutions. Of each image the columns are gathered that the kernel meets, an element
- * of it in each row and an output position in each column; then a convolution is a product with
- * the weight, and its gradients are, too. Threads take images in turn, each with columns of its
- * own in the scratch. A kernel of one position meets the image itself. */
+/* Convolution ops. For each image the columns under the kernel are gathered (im2col): a row per
+ * kernel element and a column per output position. The convolution and its gradients are then
+ * matrix products with the weight. Threads take images in turn, each with its own columns in the
+ * scratch. A 1x1 kernel reads the image itself. */
 #include "ops/layout.h"
 #include "ops/ops.h"
 
@@ -19,7 +19,7 @@ static sl_status conv_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 static sl_status want_output(const sl_attrs *attrs, const sl_type *x, const sl_type *w,
                              const sl_type *dy) {
   sl_type y, xw[] = {*x, *w};
-  xw[0].dtype = dy->dtype; /* x may be there for its type alone */
+  xw[0].dtype = dy->dtype; /* x may be present for its type only */
   SLI_TRY(conv_infer(attrs, 2, xw, &y));
   return sli_want("dy", dy, &y);
 }
@@ -48,7 +48,7 @@ static sl_status channel_sum_infer(const sl_attrs *attrs, int nin, const sl_type
   return SL_OK;
 }
 
-/* Each number of y meets all of its output's kernel. */
+/* Each number of y is a product over its output channel's kernel. */
 static void product_cost(const sl_type *y, const sl_type *w, int nin, const sl_type *in,
                          const sl_type *out, double *flops, double *bytes) {
   double kernel = (double)sl_type_elements(w) / (double)w->dim[0];
@@ -71,7 +71,7 @@ COST(conv_w_cost, &in[1], &in[2])
 
 SLI_COST(channel_sum_cost, 0, 1, 1)
 
-/* Images are shared out, or output channels, or input channels where there are no groups. */
+/* Splits by images or output channels, and by input channels if there are no groups. */
 static int conv_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                            sl_signature *out) {
   const sl_window *record = attrs->user;
@@ -87,7 +87,7 @@ static int conv_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   return 3;
 }
 
-/* ---- rows --------------------------------------------------------------------------------- */
+/* ---- ops ---------------------------------------------------------------------------------- */
 
 const sl_op sl_op_conv = {
     .name = "conv", .min_in = 2, .max_in = 3, .nout = 1,

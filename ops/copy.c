@@ -1,4 +1,4 @@
-/* The row that copies: a tensor as it is, or added to what is there. */
+/* The copy op: copies a tensor, or adds it to the output. */
 #include "ops/ops.h"
 
 static sl_status copy_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

@@ -1,4 +1,5 @@
-/* What rows that go to experts' devices say of themselves, for CPU and CUDA. */
+/* Error of own_ids when more rows arrive at a device's experts than it has room for, for CPU and
+ * CUDA. */
 #ifndef SLUICE_OPS_CROWDED_H
 #define SLUICE_OPS_CROWDED_H
 
@@ -8,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Fails, for a call of own_ids to which so many rows come, which are more than it has room for. From
- * types and attrs. */
+/* Fails with a message about `rows` rows, more than the own_ids call has room for. Uses only the
+ * call's types and attrs. */
 sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
-/* What an optimizer's settings are where they are left open. */
+/* Default values of optimizer settings. */
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
 
-/* The first of these that says something. */
+/* Returns the given value, the op's default or the general one: the first that is not 0. SL_OFF
+ * gives 0. */
 static float chosen(float given, float rows, float otherwise) {
   float value = given != 0 ? given : rows != 0 ? rows : otherwise;
   return value == SL_OFF ? 0 : value;

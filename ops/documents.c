@@ -1,5 +1,5 @@
-/* Rows that tell the documents of a row of tokens apart. What pieces have seen of a row so far, a
- * record keeps: how many documents have ended, and where the one that goes on began. */
+/* Ops that number the documents in a row of tokens. A record keeps the state between pieces of a
+ * row: how many documents have ended, and where the current one began. */
 #include "ops/documents.h"
 #include "ops/ops.h"
 

@@ -1,4 +1,5 @@
-/* Shared by the rules of ops/documents.c and their kernels. */
+/* Layout of the record in which the documents op counts the documents of a row, for the rules of
+ * ops/documents.c and their kernels. */
 #ifndef SLUICE_OPS_DOCUMENTS_H
 #define SLUICE_OPS_DOCUMENTS_H
 

@@ -1,7 +1,7 @@
-/* Rows of ops that work element by element. */
+/* Element-wise ops. */
 #include "ops/ops.h"
 
-/* All inputs of one shape; every output has it too. */
+/* Checks that all inputs have one shape, and gives it to every output. */
 static sl_status infer_same(int nin, const sl_type *in, int nout, sl_type *out) {
   SLI_TRY(sli_want_array("input 0", &in[0], SL_F32, in[0].ndim ? -1 : 0));
   static const char *const names[] = {"input 0", "input 1", "input 2"};
@@ -20,7 +20,7 @@ static sl_status infer_two(const sl_attrs *attrs, int nin, const sl_type *in, sl
   return infer_same(nin, in, 2, out);
 }
 
-/* A sum of what are summands on both sides. */
+/* The sum of two partial sums is a partial sum. */
 static int add_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {sli_partial(), sli_partial()}, .out = {sli_partial()}};

@@ -1,4 +1,4 @@
-/* Rows of ops that read tables: token and position embeddings. */
+/* Ops that read tables: token and position embeddings. */
 #include "ops/batch.h"
 #include "ops/ops.h"
 
@@ -44,7 +44,7 @@ static sl_status position_w_infer(const sl_attrs *attrs, int nin, const sl_type 
   return SL_OK;
 }
 
-/* The vocabulary is shared out, or the columns. */
+/* Splits by vocabulary or by columns. */
 static int embedding_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                 sl_signature *out) {
   (void)attrs, (void)nin;
@@ -54,8 +54,7 @@ static int embedding_signatures(const sl_attrs *attrs, int nin, const sl_type *i
   return n;
 }
 
-/* Sequences, positions or columns are shared out; or it adds what are summands on both
- * sides. */
+/* Splits by sequences, positions or columns. A sum of partial sums on both sides is partial. */
 static int position_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
@@ -67,7 +66,7 @@ static int position_signatures(const sl_attrs *attrs, int nin, const sl_type *in
   return n;
 }
 
-/* Only the rows that are looked up move. */
+/* Only the indexed rows are read and written. */
 static void embedding_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                            double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;
@@ -117,7 +116,7 @@ const sl_op sl_op_position_w = {
     .accumulates = 1,
 };
 
-/* ---- served: positions of any sequences ------------------------------------------------- */
+/* ---- serving: positions of any sequences ------------------------------------------------ */
 
 static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));

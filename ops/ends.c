@@ -1,4 +1,4 @@
-/* Rows at the ends of a graph: constants, sources of data, reports. */
+/* Ops at the ends of a graph: constants, data sources, reports. */
 #include <stdint.h>
 
 #include "ops/ops.h"

@@ -1,5 +1,5 @@
-/* Rows around the maps of experts: what several of them give a token is put together, and what is more
- * than an expert may take goes without it. */
+/* Ops around the experts' linear maps: combine merges the outputs of a token's experts; the
+ * capacity limit drops the ids beyond what an expert may take. */
 #include "ops/ops.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
@@ -23,7 +23,7 @@ static sl_status combine_b_infer(const sl_attrs *attrs, int nin, const sl_type *
   return SL_OK;
 }
 
-/* Tokens are shared out, columns, a token's terms; what is a summand stays one. */
+/* Splits by tokens, columns or a token's terms; a partial sum stays partial. */
 static int combine_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int last = in[0].ndim - 1, n = 0;
   (void)attrs, (void)nin;
@@ -60,7 +60,7 @@ static int limit_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
   return in[0].ndim - 1;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 const sl_op sl_op_combine = {
     .name = "combine", .min_in = 2, .max_in = 2, .nout = 1,

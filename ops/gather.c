@@ -1,5 +1,5 @@
-/* Rows that take elements of an array by their positions along a dim, and that add elements to such
- * positions. What is added to one position is added in the order of the index, by one thread. */
+/* Ops that gather elements by index along a dim, and that scatter-add to indexed positions. One
+ * thread adds all values of a position, in the order of the index. */
 #include "ops/indexing.h"
 #include "ops/ops.h"
 #include "ops/space.h"
@@ -28,7 +28,7 @@ static sl_status gather_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* Without x only attrs.count says how long the output is. */
+/* Without x, attrs.count gives the output's length. */
 static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   bool onto = nin > 2 && in[2].ndim >= 0;
   SLI_TRY(sli_want_array("src", &in[0], SL_F32, -1));
@@ -47,7 +47,7 @@ static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in
 
 SLI_COST(gather_cost, 1, 1, 1)
 
-/* What moves is what is named. */
+/* Counts bytes: only the indexed elements are read and written. */
 static void scatter_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                          double *flops, double *bytes) {
   (void)attrs;
@@ -55,14 +55,15 @@ static void scatter_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
   *bytes = sli_argument_bytes(nin, in, 1, out);
 }
 
-/* ---- ways to share --------------------------------------------------------------------- */
+/* ---- signatures ------------------------------------------------------------------------ */
 
-/* Along a dim that is not indexed. */
+/* Entry of the index for a split along a dim that is not indexed. */
 static sl_sbp index_along(const sl_type *index, int dim) {
   return index->dim[dim] > 1 ? sli_split(dim) : (sl_sbp){0};
 }
 
-/* Dims that are not indexed; positions that are asked for; positions that there are. */
+/* Splits by dims that are not indexed, by entries of the index, and by positions of the indexed
+ * dim. */
 static int gather_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                              sl_signature *out) {
   int axis = sli_one_axis(attrs, &in[0]), n = 0;
@@ -93,9 +94,10 @@ static int scatter_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   return n;
 }
 
-/* ---- what types cannot say ------------------------------------------------------------- */
+/* ---- checks of data -------------------------------------------------------------------- */
 
-/* `there`: positions of the array here, which may be a part of the whole. */
+/* Checks the values of an index. `there`: positions of the array here, which may be a part of the
+ * whole. */
 static sl_status check_index(const sl_call *call, int64_t there) {
   int64_t count = call->attrs->count ? call->attrs->count : there;
   if (call->attrs->partial && !call->attrs->count) return SL_OK;
@@ -120,7 +122,7 @@ static sl_status scatter_check(const sl_call *call) {
   return check_index(call, y->dim[sli_one_axis(call->attrs, y)]);
 }
 
-/* ---- rows ------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------- */
 
 const sl_op sl_op_gather = {
     .name = "gather", .min_in = 2, .max_in = 2, .nout = 1,

@@ -1,5 +1,5 @@
-/* Rows of group norm: of each image the channels are taken in groups, and each group is normalised
- * as a whole. A group lies in one piece; a thread takes some of them. */
+/* Group norm ops: each image's channels are divided into groups, and each group is normalised as a
+ * whole. A group is contiguous; each thread takes some groups. */
 #include "ops/ops.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
@@ -63,7 +63,7 @@ SLI_COST(group_norm_b_cost, 0, 1, 11)
 
 SLI_COST(group_norm_w_cost, 0, 2, 5)
 
-/* Images are shared out, or groups. */
+/* Splits by images or groups. */
 static int group_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                  sl_signature *out) {
   const sl_sbp images = sli_split(0), channels = sli_split(1), weights = sli_split(0);
@@ -74,7 +74,7 @@ static int group_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *
   return 2;
 }
 
-/* ---- rows -------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_group_norm = {
     .name = "group_norm", .min_in = 3, .max_in = 3, .nout = 3,

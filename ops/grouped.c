@@ -1,10 +1,10 @@
-/* Rows of grouped linear maps: each row goes through the map of the expert that its id names.
+/* Grouped linear maps: each row goes through the map of the expert that its id names.
  *
- * A call sorts its rows by expert, then by place, and multiplies them in tiles of one expert's rows,
- * which are gathered for that and put back where they belong: so arrays stay in the order of tokens,
- * and what a row gives does not depend on which other experts are here. A tile has TILE rows, or FEW,
- * behind the last of an expert's zeros; weight gradients are summed tile by tile. An expert without
- * rows is ordinary. */
+ * A call sorts its rows by expert, then by place, and multiplies them in tiles of one expert's
+ * rows. A tile's rows are gathered and its results scattered back, so arrays stay in token order. A
+ * row's result does not depend on which other experts are on the device. A tile has TILE rows, or
+ * FEW; zeros fill up an expert's last tile. Weight gradients are summed tile by tile. An expert
+ * without rows needs no special case. */
 #include "ops/grouped.h"
 #include "ops/ops.h"
 
@@ -85,7 +85,8 @@ static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type 
   *bytes = sli_argument_bytes(nin - 1, in, 1, out);
 }
 
-/* The experts are shared out, or what their maps give, or what they take; or rows go where theirs are. */
+/* Splits by experts, by output or by input features of their maps; or routes rows to the devices of
+ * their experts. */
 static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_signature *out) {
   sl_sbp last = sli_split(in[1].ndim), rows = {SL_ROUTED, in[0].ndim - 2}, ids = {SL_ROUTED, in[1].ndim - 1};
@@ -111,7 +112,7 @@ static sl_status grouped_linear_check(const sl_call *call) {
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Layers are alike: see linear.c. */
+/* Layers with equal shapes share their products: see linear.c. */
 static size_t keeps_products(const sl_call *call, uint64_t *which) {
   uint64_t hash = SLI_HASH_SEED;
   for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
@@ -119,7 +120,7 @@ static size_t keeps_products(const sl_call *call, uint64_t *which) {
   return 0;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 const sl_op sl_op_grouped_linear = {
     .name = "grouped_linear", .min_in = 3, .max_in = 3, .nout = 1,

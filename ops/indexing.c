@@ -1,4 +1,4 @@
-/* Arrays that are indexed along one dim. */
+/* Checks and strides of arrays that are indexed along one dim. */
 #include "ops/indexing.h"
 
 #include "ops/ops.h"

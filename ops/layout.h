@@ -1,5 +1,5 @@
-/* What kernels ask of ops: where the bytes of a part lie in the whole, by how much positions turn,
- * and where windows lie on images. */
+/* Layouts that kernels share with ops: where a part's bytes lie in the whole, rotary frequencies,
+ * permutations, and windows on images. */
 #ifndef SLUICE_OPS_LAYOUT_H
 #define SLUICE_OPS_LAYOUT_H
 
@@ -9,63 +9,65 @@
 extern "C" {
 #endif
 
-/* The whole as `rows` stretches of `whole` bytes; of each the part has `part` bytes, which
- * are ranges of it, one behind the other. */
+/* A part of an array in bytes. The whole is `rows` stretches of `whole` bytes; the part has `part`
+ * bytes of each stretch, as consecutive ranges. */
 typedef struct sli_cut {
-  int64_t rows, whole, part; /* whole, part, begin, count: bytes */
+  int64_t rows, whole, part; /* whole, part, begin, count: in bytes */
   int nranges;
   int64_t begin[SL_PART_RANGES], count[SL_PART_RANGES];
 } sli_cut;
 
-/* SL_OK if there is such a part of such an array. */
+/* Returns SL_OK if the part exists in such an array. */
 sl_status sli_part_check(const sl_type *whole, const sl_part *part);
 
-/* Of a part that there is. */
+/* Returns the byte ranges of a valid part. */
 sli_cut sli_part_cut(const sl_type *whole, const sl_part *part);
 
-/* Where byte `at` of the part lies in the whole, and how many from there on lie so too. */
+/* Returns where byte `at` of the part lies in the whole; *run is the number of bytes contiguous in
+ * both. */
 int64_t sli_cut_find(const sli_cut *cut, int64_t at, int64_t *run);
 
-/* Copies bytes [begin, end) of the part out of the whole, or into it; `part` points to the
- * first of them. */
+/* Copy bytes [begin, end) of the part out of the whole, or into it; `part` points to the first of
+ * these bytes. */
 void sli_cut_take(const sli_cut *cut, int64_t begin, int64_t end, const void *whole, void *part);
 void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *part, void *whole);
 
-/* Which part of a row of arrays, put one behind the other along `dim`, number i is. */
+/* Returns the part that array i of several, concatenated along `dim`, takes up in the result. */
 sl_part sli_concat_part(const sl_type *types, int i, int dim);
 
 struct sli_permutation;
-/* Of x, by attrs.dims or (`back`) by what undoes them. */
+/* Returns the permutation of x by attrs.dims, or its inverse (`back`). */
 struct sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back);
-/* Of x, repeated so that it becomes y. */
+/* Returns the permutation that broadcasts x to y. */
 struct sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y);
 
-/* The key of a call's random numbers. */
+/* Returns the key of a call's random numbers. */
 uint64_t sli_random_key(const sl_attrs *attrs);
 
-/* Calls fn for every stretch of a shard that lies in one piece in the whole, in order: so
- * many bytes, from byte `part` of the shard and byte `whole` of the whole on. */
+/* Calls fn, in order, for each contiguous stretch of a shard: `bytes` bytes, from byte `part` of
+ * the shard and byte `whole` of the whole on. */
 typedef void sli_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes);
 void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx);
 
-/* Fills frequency[pairs] for rotary: position t turns pair j by t * frequency[j]. Returns what
- * cosines and sines are multiplied by. */
+/* Fills frequency[pairs] for rotary: position t turns pair j by t * frequency[j]. Returns the
+ * factor of the cosines and sines. */
 double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency);
 /* Continues a hash with the sl_rope that attrs.user points to; NULL adds nothing. */
 uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 
-/* How a window goes over images, along their height ([0]) and along its width ([1]). */
+/* Geometry of a window on images, along the height ([0]) and the width ([1]). */
 typedef struct sli_window {
   int64_t images, channels, groups;
-  int64_t in[2], out[2]; /* positions of an image before and after */
+  int64_t in[2], out[2]; /* positions of an image in the input and the output */
   int64_t size[2], stride[2], pad[2], dilation[2];
 } sli_window;
 
-/* Of images x and a kernel of type w, or of pools (w NULL); sl_fail says what does not fit. */
+/* Checks a window on images x with a kernel of type w, or a pool (w NULL). Sets the error text if
+ * they do not fit. */
 sl_status sli_window_check(const sl_attrs *attrs, const sl_type *x, const sl_type *w);
-/* Where that is SL_OK. */
+/* Returns the window. Requires that sli_window_check returned SL_OK. */
 sli_window sli_window_of(const sl_attrs *attrs, const sl_type *x, const sl_type *w);
-/* x with so many channels, and the positions after. */
+/* Returns the output type: x with `channels` channels and the output positions. */
 sl_type sli_window_output(const sli_window *window, const sl_type *x, int64_t channels);
 /* Continues a hash with the sl_window that attrs.user points to; NULL adds nothing. */
 uint64_t sli_window_hash(uint64_t hash, const sl_attrs *attrs, int nin);
@@ -74,7 +76,7 @@ uint64_t sli_window_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 }
 #endif
 
-/* ---- where the elements of a part stand, in the part of the language that C and CUDA share -- */
+/* ---- positions of a part's elements, in the subset of C and CUDA ---------------------------- */
 
 #ifdef __CUDACC__
 #define SLI_REGION __host__ __device__ static inline
@@ -82,7 +84,8 @@ uint64_t sli_window_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 #define SLI_REGION static inline
 #endif
 
-/* Position `at` of what a part leaves of its dim; *left: how many of them follow in one piece. */
+/* Returns the position in the whole of position `at` of a part's dim; *left: how many positions are
+ * contiguous from there on. */
 SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *left) {
   int r = 0;
   while (at >= of->count[r]) at -= of->count[r++];
@@ -90,14 +93,14 @@ SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *le
   return of->begin[r] + at;
 }
 
-/* An array's elements in another order of dims: the output's dims, and how far apart in the input
- * the neighbours along each are (0: it is repeated). */
+/* A permutation of an array's dims: the output's dims, and the input's stride along each (0:
+ * broadcast). */
 typedef struct sli_permutation {
   int ndim;
   int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];
 } sli_permutation;
 
-/* Where in the input element `i` of the output lies. */
+/* Returns the input element for output element `i`. */
 SLI_REGION int64_t sli_permutation_from(const sli_permutation *o, int64_t i) {
   int64_t from = 0;
   for (int d = o->ndim - 1; d >= 0; d--) {
@@ -107,8 +110,8 @@ SLI_REGION int64_t sli_permutation_from(const sli_permutation *o, int64_t i) {
   return from;
 }
 
-/* Element `element` of an array dim[ndim], which is that part, in the whole; the piece begins at
- * position `row`. *run as of sl_call_where. */
+/* Returns where element `element` of a part, an array dim[ndim], lies in the whole. The piece
+ * begins at position `row`. Sets *run as sl_call_where does. */
 SLI_REGION int64_t sli_region_index(const sl_region *region, const int64_t *dim, int64_t row,
                                     int64_t element, int64_t *run) {
   int64_t index = 0, stride = 1, inner = 1, within = 0;

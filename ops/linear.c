@@ -1,4 +1,4 @@
-/* Rows of the linear map and its gradients, and of packing its weight. */
+/* The linear map, its gradients, and the packing of its weight. */
 #include "base/base.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
@@ -32,7 +32,7 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* The output sli_linear_features are shared out, or the input sli_linear_features. */
+/* Splits by output features or by input features. */
 static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                              sl_signature *out) {
   int to = attrs->transposed ? 1 : 0;
@@ -58,7 +58,7 @@ static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* Made on the way there, too (graph/passes/ahead.c). */
+/* The op may also run in the forward pass (graph/passes/ahead.c). */
 static int linear_b_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                sl_signature *out) {
   (void)nin;
@@ -117,8 +117,8 @@ SLI_COST(pack_cost, 0, 2, 1)
 
 /* ---- products ------------------------------------------------------------------ */
 
-/* Layers are alike, and so are their products: calls of a device on the same types share what
- * the library makes for them, which is the same few kilobytes however long the sequences. */
+/* Layers are alike, and so are their products. Calls of a device on the same types share the
+ * library's object for them, which takes a few kilobytes whatever the length of the sequences. */
 static size_t keeps_product(const sl_call *call, uint64_t *which) {
   const sl_attrs *a = call->attrs;
   uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->transposed << 1 | a->bf16);

@@ -1,10 +1,10 @@
-/* Shared by the rules of ops/linear.c and their kernels. */
+/* Weight shapes of linear maps, for the rules of ops/linear.c and their kernels. */
 #ifndef SLUICE_OPS_LINEAR_H
 #define SLUICE_OPS_LINEAR_H
 
 #include "ops/ops.h"
 
-/* Number of input features (which = 0) or output features (1) of a weight. */
+/* Returns the number of input features (which = 0) or output features (1) of a weight. */
 static inline int64_t sli_linear_features(const sl_attrs *attrs, const sl_type *w, int which) {
   return w->dim[attrs->transposed ? which : 1 - which];
 }
@@ -13,8 +13,8 @@ static inline bool sli_linear_has(int nin, const sl_type *in, int i) {
   return i < nin && in[i].ndim >= 0;
 }
 
-/* The array that packing fills for a k by n matrix, in any order that libraries use: in blocks of up to 64 either
- * way. */
+/* Returns the type of the array that packing fills for a k by n matrix. It fits any library's
+ * order, in blocks of up to 64 either way. */
 static inline sl_type sli_packed_type(int64_t k, int64_t n) {
   return SL_TYPE(SL_BF16, (k + 63) / 64 * 64, (n + 63) / 64 * 64);
 }

@@ -1,4 +1,4 @@
-/* Rows of the losses. Partial sums of chunks meet in chunk order. */
+/* Losses. Partial sums of chunks are added in chunk order. */
 #include "ops/ops.h"
 #include "ops/target.h"
 
@@ -33,7 +33,7 @@ static sl_status cross_entropy_b_infer(const sl_attrs *attrs, int nin, const sl_
   return SL_OK;
 }
 
-/* The columns are shared out. */
+/* Splits by columns. */
 static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out) {
   (void)attrs, (void)nin;
@@ -80,7 +80,7 @@ static sl_status softmax_rescale_infer(const sl_attrs *attrs, int nin, const sl_
   return SL_OK;
 }
 
-/* The columns are shared out, or the rows. */
+/* Splits by columns or rows. */
 static int softmax_part_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                    sl_signature *out) {
   (void)attrs, (void)nin;
@@ -109,7 +109,7 @@ static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   return SL_OK;
 }
 
-/* Of a summand it makes one. */
+/* A partial sum in gives a partial sum out. */
 static int share_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};

@@ -1,4 +1,4 @@
-/* Products of stacks of matrices. */
+/* Batched matrix products. */
 #include "ops/matmul.h"
 
 #include "ops/ops.h"
@@ -11,7 +11,7 @@ static sl_type stack_of(const sl_type *type) {
   return t;
 }
 
-/* Rows (0) or columns (1) of a matrix as it takes part in the product. */
+/* Returns the number of rows (0) or columns (1) of a matrix as the product uses it. */
 static int64_t side(const sl_type *type, bool transposed, int which) {
   return type->dim[type->ndim - 2 + (transposed ? 1 - which : which)];
 }
@@ -53,7 +53,7 @@ static sl_status matmul_right_b_infer(const sl_attrs *attrs, int nin, const sl_t
   return back_infer(attrs, in, 1, out);
 }
 
-/* The products are as many and as large on the way back. */
+/* The backward products are as many and as large. */
 static void matmul_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                         double *flops, double *bytes) {
   sl_type y;
@@ -62,9 +62,9 @@ static void matmul_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
   *flops = 2 * (double)sl_type_elements(&y) * (double)side(&in[0], attrs->left_transposed, 1);
 }
 
-/* ---- ways to share ------------------------------------------------------------------------ */
+/* ---- signatures --------------------------------------------------------------------------- */
 
-/* The stacks' dims, where they are as long as the output's. */
+/* Splits by the batch dims that are as long as the output's. */
 static int stack_signatures(const sl_type *in, const sl_type *y, sl_signature *out) {
   for (int d = 0; d < y->ndim - 2; d++) {
     out[d] = (sl_signature){.out = {sli_split(d)}};
@@ -90,7 +90,7 @@ static int matmul_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   return n;
 }
 
-/* ---- what is multiplied --------------------------------------------------------------------- */
+/* ---- operands ------------------------------------------------------------------------------- */
 
 /* da = dy op(b)^T, or its transpose; db = op(a)^T dy, or its transpose. */
 sli_matmul sli_matmul_of(const sl_call *call) {

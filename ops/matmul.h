@@ -1,4 +1,4 @@
-/* What a product of stacks of matrices and its gradients multiply: shared by CPU and CUDA. */
+/* Operands of batched matrix products and of their gradients, for CPU and CUDA. */
 #ifndef SLUICE_MATMUL_H
 #define SLUICE_MATMUL_H
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* C[m, n] = op(A)[m, k] op(B)[k, n] for every position of `batch`, whose steps count matrices; what
- * the output has not is summed. A and B are inputs a and b of the call. */
+/* C[m, n] = op(A)[m, k] op(B)[k, n] for every position of `batch`, whose steps count matrices. Dims
+ * that the output lacks are summed. A and B are inputs a and b of the call. */
 typedef struct sli_matmul {
   int64_t m, n, k;
   bool a_transposed, b_transposed;

@@ -1,7 +1,7 @@
-/* Rows of layer norm and RMS norm. */
+/* Layer norm and RMS norm ops. */
 #include "ops/ops.h"
 
-/* x [..., C] and vectors of width C and of one number per row. */
+/* Types for x [..., C]: vectors of width C, and one number per row. */
 static sl_type width_of(const sl_type *x) {
   return SL_TYPE(SL_F32, sl_type_last(x));
 }

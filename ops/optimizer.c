@@ -1,4 +1,4 @@
-/* Rows of the update: the gradient's norm, clipping, the optimizers. */
+/* Ops of the update: the gradient's norm, clipping, the optimizers. */
 #include <sluice/optimizer.h>
 
 #include "ops/ops.h"
@@ -8,7 +8,7 @@ static sl_status want_optimizer(const sl_attrs *attrs) {
   return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_optimizer");
 }
 
-/* in[from..nin-1] are parts of one gradient. */
+/* Checks that in[from..nin-1] are parts of one gradient. */
 static sl_status want_parts(int from, int nin, const sl_type *in) {
   SLI_TRY(sli_want_array("gradient", &in[from], SL_F32, in[from].ndim ? -1 : 0));
   for (int i = from + 1; i < nin; i++) SLI_TRY(sli_want("gradient part", &in[i], &in[from]));
@@ -46,15 +46,15 @@ static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, i
   return SL_OK;
 }
 
-/* It reads and writes the parameter and its states. */
+/* Cost of a step, which reads and writes the parameter and its states. */
 static void step_cost(int nin, const sl_type *in, int nout, const sl_type *out, double each,
                       double *flops, double *bytes) {
   *flops = (nin + each) * (double)sl_type_elements(&out[0]);
   *bytes = sli_argument_bytes(nin, in, nout, out) + nout * (double)sl_type_bytes(&out[0]);
 }
 
-/* Rows of a parameter and so many states, that take so many operations an element beside adding
- * up the gradient's parts. */
+/* Defines the op rules of an optimizer with states_ states per parameter and each_ operations per
+ * element, beside the sum of the gradient's parts. */
 #define STEP_ROW(rule, states_, each_)                                                           \
   static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in,               \
                                 sl_type *out) {                                                  \

@@ -1,5 +1,5 @@
-/* Rows that take tensors apart and put them together: what has to happen between devices
- * that share a tensor in one way and devices that share it in another. */
+/* Ops that cut tensors apart and join them: the boxing between devices that shard a tensor in
+ * different ways. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "ops/part.h"
 
-/* A byte is read, and a byte is written. */
+/* Each byte is read once and written once. */
 static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                       double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;
@@ -39,7 +39,7 @@ static sl_status slice_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   return sli_want("dy", &in[0], &part);
 }
 
-/* Along the last dim too, where that is not the one that is sliced. */
+/* Splits also along the last dim, unless that is the sliced one. */
 static int slice_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int last = in[0].ndim - 1, axis = ((const sl_part *)attrs->user)->axis;
   (void)nin;
@@ -50,7 +50,7 @@ static int slice_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 /* ---- join -------------------------------------------------------------------------- */
 
-/* The joint's type, as short as the inputs are. */
+/* The joint's type, cut to the length of the inputs. */
 static sl_type joint_type(const sl_joint *joint, const sl_type *in) {
   sl_type type = joint->type;
   for (int d = 0; d < type.ndim && joint->parts[0].axis >= 0 && in->ndim == type.ndim; d++)
@@ -68,7 +68,7 @@ static bool overlap(const sli_cut *a, const sli_cut *b) {
   return false;
 }
 
-/* Each byte of the whole is in one of the parts. */
+/* Checks that each byte of the whole is in exactly one part. */
 static sl_status want_tiling(const sl_type *whole, int nparts, const sl_part *parts) {
   int64_t bytes = 0, end = 0; /* end: of all parts so far */
   sli_cut first = sli_part_cut(whole, &parts[0]);
@@ -124,7 +124,7 @@ static void sum_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl
   *bytes = sli_argument_bytes(nin, in, 1, out);
 }
 
-/* A sum of what are summands everywhere. */
+/* A sum of partial sums on all inputs is partial. */
 static int sum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)in;
   *out = (sl_signature){.out = {sli_partial()}};
@@ -149,7 +149,7 @@ static void sum_part_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
   *bytes = (double)(nin + 1) * (double)sl_type_bytes(out);
 }
 
-/* ---- rows --------------------------------------------------------------------------- */
+/* ---- ops ---------------------------------------------------------------------------- */
 
 static uint64_t hash_part(uint64_t hash, const sl_part *part) {
   hash = sli_hash_word(hash, (uint64_t)part->axis);

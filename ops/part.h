@@ -1,4 +1,4 @@
-/* Shared by the rules of ops/part.c and their kernels. */
+/* Limits of the ops that cut tensors apart and join them (ops/part.c), for their kernels too. */
 #ifndef SLUICE_OPS_PART_H
 #define SLUICE_OPS_PART_H
 

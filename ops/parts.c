@@ -8,7 +8,7 @@
 
 /* ---- a part -------------------------------------------------------------------- */
 
-/* Positions that the ranges are among. */
+/* Number of positions that the ranges index. */
 static int64_t extent(const sl_type *whole, const sl_part *part) {
   return part->axis == SL_PART_FLAT ? sl_type_elements(whole) : whole->dim[part->axis];
 }

@@ -1,4 +1,4 @@
-/* Rows of pools. A chunk is some planes, each one channel of one image. */
+/* Pooling ops. A chunk is several planes; a plane is one channel of one image. */
 #include "ops/layout.h"
 #include "ops/ops.h"
 
@@ -10,7 +10,7 @@ static sl_status pool_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
-/* Of x and dy. */
+/* Checks the types of x and dy, and sets that of dx. */
 static sl_status gradient_infer(const sl_attrs *attrs, const sl_type *x, const sl_type *dy,
                                 sl_type *dx) {
   sl_type y, like = *x;
@@ -32,7 +32,7 @@ static sl_status mean_pool_b_infer(const sl_attrs *attrs, int nin, const sl_type
   return gradient_infer(attrs, &in[1], &in[0], &out[0]);
 }
 
-/* Images and channels are shared out. */
+/* Splits by images and channels. */
 static int pool_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                            sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
@@ -47,7 +47,7 @@ SLI_COST(max_pool_b_cost, 0, 1, 2)
 
 SLI_COST(mean_pool_b_cost, 1, 1, 1)
 
-/* ---- rows ---------------------------------------------------------------------------------- */
+/* ---- ops ----------------------------------------------------------------------------------- */
 
 const sl_op sl_op_max_pool = {
     .name = "max_pool", .min_in = 1, .max_in = 1, .nout = 1,

@@ -1,4 +1,4 @@
-/* Rows that draw random numbers. */
+/* Ops that draw random numbers. */
 #include "ops/ops.h"
 
 /* ---- dropout ------------------------------------------------------------------------ */
@@ -27,9 +27,9 @@ static sl_status numbers_infer(const sl_attrs *attrs, int nin, const sl_type *in
 
 SLI_COST(numbers_cost, 0, 1, 40)
 
-/* ---- rows --------------------------------------------------------------------------- */
+/* ---- ops ---------------------------------------------------------------------------- */
 
-/* The way back drops what the way there has dropped. */
+/* The backward pass drops the same elements as the forward pass. */
 const sl_op sl_op_dropout = {
     .name = "dropout", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true, .located = true,

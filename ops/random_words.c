@@ -1,5 +1,5 @@
-/* Random numbers by counter: those of an element are a function of where it stands in the run, so
- * they are the same on whatever device it lies, and whenever it is asked for. */
+/* Counter-based random numbers. An element's numbers are a function of its position in the run, so
+ * they are the same on every device and at any time. */
 #include "ops/layout.h"
 
 #include "base/philox.h"

@@ -1,4 +1,4 @@
-/* What an optimizer's settings come to: the learning rate of a step, decay, a plan's hash. */
+/* Evaluation of optimizer settings: the learning rate of a step, decay, a plan's hash. */
 #include <sluice/op.h>
 #include <sluice/optimizer.h>
 
@@ -12,7 +12,8 @@ float sl_optimizer_decay(const sl_optimizer *o, int ndim) {
 
 /* ---- the rate of a step ------------------------------------------------------------ */
 
-/* Of what is left of the way from lr to min_lr, when `done` of the decay's time has gone. */
+/* Returns the fraction between min_lr (0) and lr (1) after `done`, a fraction of the decay's
+ * time. */
 static double left_of_decay(const sl_optimizer *o, double done) {
   bool straight = o->schedule == SL_RATE_LINEAR || o->schedule == SL_RATE_WSD;
   return straight ? 1.0 - done : 0.5 * (1.0 + cos(M_PI * done));
@@ -35,14 +36,15 @@ float sl_optimizer_lr(const sl_optimizer *o, int64_t step) {
 
 /* ---- the plan's hash ------------------------------------------------------------- */
 
-/* A function of the user's own is known by what it says. */
+/* Hashes a user-defined rate function by sampling its values. */
 static uint64_t hash_rate(uint64_t hash, const sl_optimizer *o) {
   for (int64_t step = 0; step < 1 << 20; step += step / 8 + 1)
     hash = sli_hash_real(hash, (double)o->rate(o, step));
   return hash;
 }
 
-/* What there has always been, then what is not as it always was. */
+/* Hashes the original settings always, and later additions only if they differ from their
+ * defaults. */
 uint64_t sl_optimizer_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   (void)nin;
   const sl_optimizer *o = attrs->user;

@@ -1,4 +1,4 @@
-/* Rows that sum, average or look for the largest along dims: attrs.axes has a bit for each. */
+/* Sum, mean and maximum along dims: attrs.axes has a bit for each. */
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/space.h"
@@ -11,7 +11,7 @@ static sl_status reduced_infer(const sl_attrs *attrs, const sl_type *x, sl_type 
   return SL_OK;
 }
 
-/* What has no dim left is f64, as losses are. */
+/* A result without dims is f64, as losses are. */
 static sl_status reduce_sum_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                   sl_type *out) {
   (void)nin;
@@ -69,7 +69,8 @@ static sl_status mean_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 SLI_COST(reduce_cost, 0, 1, 1)
 
-/* Along a dim that stays the outputs are split alike; a part of what is summed gives a summand. */
+/* Splits along a remaining dim split the outputs alike. A split along a summed dim gives a partial
+ * sum. */
 static int signatures(const sl_attrs *attrs, const sl_type *in, bool sums, sl_signature *out) {
   uint32_t axes = sli_reduce_axes(attrs, in);
   int n = 0, to = 0;
@@ -100,7 +101,7 @@ static int reduce_max_signatures(const sl_attrs *attrs, int nin, const sl_type *
   return signatures(attrs, &in[0], false, out);
 }
 
-/* ---- of what has been repeated ---------------------------------------------------------- */
+/* ---- gradient of broadcasting ----------------------------------------------------------- */
 
 static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
@@ -113,7 +114,7 @@ static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- ops -------------------------------------------------------------------------------- */
 
 const sl_op sl_op_reduce_sum = {
     .name = "reduce_sum", .min_in = 1, .max_in = 1, .nout = 1,

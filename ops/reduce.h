@@ -1,4 +1,4 @@
-/* Shared by the rules of ops/reduce.c and their kernels. */
+/* Dims that a reduction goes along, for the rules of ops/reduce.c and their kernels. */
 #ifndef SLUICE_OPS_REDUCE_H
 #define SLUICE_OPS_REDUCE_H
 
@@ -6,7 +6,7 @@
 
 static inline uint32_t sli_reduce_all_axes(const sl_type *type) { return (1u << type->ndim) - 1; }
 
-/* No bit means all dims. */
+/* Returns a bit for each reduced dim. attrs.axes 0 means all dims. */
 static inline uint32_t sli_reduce_axes(const sl_attrs *attrs, const sl_type *type) {
   return attrs->axes ? attrs->axes : sli_reduce_all_axes(type);
 }

@@ -1,5 +1,5 @@
-/* Weights at rest: between a file's blocks, f32, and the rows that products read. The plain way, a number at a
- * time; kernels/cpu/vector/rest.h has the fast one. */
+/* Conversion of weights between a file's blocks, f32 and the storage formats (rest) that products
+ * read. Scalar reference code; kernels/cpu/vector/rest.h has the vectorised version. */
 #include "ops/rest.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16
 static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 
-/* As files name them, with the bytes of a block and how it is taken. */
+/* Names in files, the bytes of a block, and its conversion. */
 static const struct {
   const char *type;
   sl_rest rest;
@@ -64,7 +64,7 @@ bool sli_rest_fits(sl_rest rest, const sl_type *values) {
 static uint16_t round_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
-  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64); /* NaN stays one */
+  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64); /* NaN stays NaN */
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
@@ -109,7 +109,7 @@ void sli_rest_unpack(sl_rest rest, const sl_type *values, const void *from, floa
   }
 }
 
-/* The half that is -8 times another: three more of its exponent. */
+/* Returns -8 times a half: three more in its exponent. */
 static uint16_t minus_eight(uint16_t half) {
   uint16_t sign = (uint16_t)(~half & 0x8000), size = half & 0x7fff;
   for (int i = 0; i < 3; i++) size = (uint16_t)(size < 0x400 ? 2 * size : size + 0x400);
@@ -121,7 +121,8 @@ static void take_same(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 2, 32);
 }
 
-/* Five bits of a number, of which the last lie in four bytes before the others, are a byte from -16 on. */
+/* Expands q5_0: the fifth bits of the 32 numbers are in four bytes before the others. Each number
+ * becomes a byte from -16 on. */
 static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
   memcpy(scales, block, 2);
   for (int i = 0; i < 32; i++) {
@@ -135,7 +136,7 @@ static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 4, 16);
 }
 
-/* m is -8 d, which halves have, too. */
+/* Expands q4_0: m is -8 d, which a half can hold. */
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
   memcpy(scales, block, 2);
   scales[1] = minus_eight(scales[0]);
@@ -157,7 +158,7 @@ void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const 
 
 /* ---- groups ------------------------------------------------------------------------------- */
 
-/* How a row's blocks and those of its group are told apart, and which way numbers go. */
+/* Sizes of a block and of a group's block, and the direction of the move. */
 typedef struct moving {
   int64_t numbers, scales, wide;
   uint32_t flips;
@@ -181,7 +182,7 @@ static void move_block(const moving *m, uint8_t *numbers, uint8_t *scales, uint8
   for (int64_t s = 0; s < m->scales; s++) move_part(m, scales + 2 * s, halves + 2 * s * m->wide, 2);
 }
 
-/* The rows of a group; `bytes` of each. */
+/* Moves the rows of a group, `bytes` bytes each. */
 static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t bytes) {
   int64_t each = m->numbers + 2 * m->scales, blocks = bytes / each;
   for (int64_t b = 0; b < blocks; b++)
@@ -191,7 +192,7 @@ static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t
     }
 }
 
-/* Group by group, each through a copy. */
+/* Reorders group by group, each through a copy. */
 static void regroup(sl_rest rest, const sl_type *lies, void *rows, bool back) {
   int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide;
   uint8_t *copy = sli_calloc(SLI_REST_GROUP, (size_t)bytes);

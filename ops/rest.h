@@ -1,20 +1,19 @@
-/* How weights of served graphs lie at rest: as f32, as bf16, or in blocks of 32 numbers with a scale, as GGUF
- * files have them.
+/* Storage formats (rest) of the weights of served graphs: f32, bf16, or blocks of 32 numbers with a
+ * scale, as in GGUF files.
  *
- * A row of k numbers in blocks is all its numbers, one behind the other, and behind them its blocks' scales as
- * halves:
+ * A row of k numbers in blocks has all its numbers first, then its blocks' scales as halves:
  *     Q8_0   int8 q[k] | half d[k / 32]            number = d q
  *     Q4_1   16 bytes a block, the lower halves its first 16 numbers, the upper ones the others | half d, m of
  *            each block                            number = d q + m
- * Q5_0 of a file, whose numbers are d q with q from -16 to 15, lies as Q8_0.
- * The product d q is exact in f32, so a number has one value whoever unpacks it.
+ * Q5_0 of a file, whose numbers are d q with q from -16 to 15, is stored as Q8_0. The product d q
+ * is exact in f32, so a number has one value however it is unpacked.
  *
- * Where products read them, rows in blocks are grouped, so that they are read in the order of addresses, many at a time:
- * SLI_REST_GROUP rows of a device are a group (the last one may have fewer), and a group is its blocks one behind the other. A
- * block of a group of `wide` rows:
+ * For matrix products, block rows are grouped so that a product reads addresses in order, many rows
+ * at a time. SLI_REST_GROUP rows of a device form a group (the last may have fewer). A group is its
+ * blocks, one behind the other. A block of a group of `wide` rows:
  *     Q8_0   8 quads [wide][4] of bytes, q + 128 | half d[wide]
  *     Q4_1   4 quads [wide][4] of bytes | half d[wide] | half m[wide]
- * A quad is four bytes that are next to each other in their row, of each row. */
+ * A quad is, for each row, four bytes that are neighbours in that row. */
 #ifndef SLUICE_REST_H
 #define SLUICE_REST_H
 
@@ -26,36 +25,38 @@
 
 enum { SLI_REST_BLOCK = 32, SLI_REST_GROUP = 16 };
 
-/* Of [..., k] numbers; k is a whole number of blocks where there are any. */
+/* Return the stored type of values [..., k], and whether the format can hold them: in block formats
+ * k must be a multiple of the block. */
 sl_type sli_rest_type(sl_rest rest, const sl_type *values);
 bool sli_rest_fits(sl_rest rest, const sl_type *values);
-/* Of what lies as this type, in rows of k numbers. */
+/* Returns the storage format of an array of type `lies`, in rows of k numbers. */
 sl_rest sli_rest_of(const sl_type *lies, int64_t k);
 
-/* How a tensor of a file lies at rest, by the name that its type has there ("Q4_1"). */
+/* Returns the storage format for a file's tensor, by the name of its type in the file ("Q4_1"). */
 sl_rest sli_rest_named(const char *type);
-/* Are its numbers in blocks? Then they come as a file has them, not as f32. */
+/* Returns true for block formats, which are taken from a file as they are, not as f32. */
 bool sli_rest_blocks(sl_rest rest);
 
-/* From f32, rounded; not to blocks. And to f32. */
+/* Convert f32 to the storage format, rounded (not to block formats), and back to f32. */
 void sli_rest_pack(sl_rest rest, const sl_type *values, const float *from, void *out);
 void sli_rest_unpack(sl_rest rest, const sl_type *values, const void *from, float *out);
 
-/* From a file's blocks of the type named so, which lies at rest as `rest`. */
+/* Converts a file's blocks of the named type to the storage format `rest`. */
 void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const void *from, void *out);
 
-/* Rows as they lie on a device, from one behind the other to groups, and back; other rows than in blocks stay. */
+/* Reorder rows on a device, from row-major order to groups and back. Formats without blocks are
+ * unchanged. */
 void sli_rest_group(sl_rest rest, const sl_type *lies, void *rows);
 void sli_rest_ungroup(sl_rest rest, const sl_type *lies, void *groups);
 
-/* Bytes of a row that are before the scales. */
+/* Bytes of a row before its scales. */
 static inline size_t sli_rest_scales_at(sl_rest rest, int64_t k) { return (size_t)(rest == SL_REST_Q8_0 ? k : k / 2); }
 
-/* Bytes of numbers that a row has in a block, and all that it has there. */
+/* Bytes that a row has in a block: those of its numbers, and all of them. */
 static inline int64_t sli_rest_numbers(sl_rest rest) { return rest == SL_REST_Q8_0 ? 32 : 16; }
 static inline int64_t sli_rest_bytes(sl_rest rest) { return rest == SL_REST_Q8_0 ? 34 : 20; }
 
-/* The group of a row of weights in blocks that lie as this type says: where it is, and how many rows it has. */
+/* Group of a row of weights stored in blocks, by type: its address and its number of rows. */
 typedef struct sli_grouped {
   const uint8_t *blocks;
   int64_t wide;
@@ -67,7 +68,8 @@ static inline sli_grouped sli_rest_grouped(const sl_type *lies, const void *weig
   return (sli_grouped){(const uint8_t *)weights + at, left < SLI_REST_GROUP ? left : SLI_REST_GROUP};
 }
 
-/* A row's numbers of block b of its group, as a file has them but with 128 added to those of Q8_0, and its scales. */
+/* Copies a row's numbers of block b of its group, and its scales. The numbers are as in a file, but
+ * Q8_0 has 128 added. */
 static inline void sli_rest_block_of(sl_rest rest, sli_grouped group, int64_t row, int64_t b, uint8_t *numbers,
                                      uint16_t *scales) {
   int64_t at = row % SLI_REST_GROUP, bytes = sli_rest_numbers(rest);

@@ -1,11 +1,11 @@
-/* Rotary frequencies, and how models stretch them for contexts longer than they were pretrained
- * with. Pair j of a head turns by theta^(-j/pairs) a position; its wavelength is 2 pi over that.
+/* Rotary frequencies, and how models stretch them for contexts longer than in pretraining. Pair j
+ * of a head turns by theta^(-j/pairs) per position; its wavelength is 2 pi over that.
  *
- *   linear  positions lie `factor` times as close (Chen et al., arXiv 2306.15595)
+ *   linear  positions are divided by `factor` (Chen et al., arXiv 2306.15595)
  *   llama3  wavelengths longer than original / low are stretched, those shorter than
- *           original / high stay, and between them it is a blend (Dubey et al., arXiv 2407.21783)
+ *           original / high stay, and those between are blended (Dubey et al., arXiv 2407.21783)
  *   yarn    a blend by pair, from the pair that turns `high` times in the original context to the
- *           one that turns `low` times; attention gets sharper by `scale` (Peng et al., arXiv
+ *           one that turns `low` times; attention is sharpened by `scale` (Peng et al., arXiv
  *           2309.00071)
  *
  * The keys are those of Hugging Face's rope_parameters. */
@@ -25,7 +25,7 @@ typedef struct stretch {
   int64_t pairs;
 } stretch;
 
-/* ---- each kind's share of the way from stretched, 0, to as it was, 1 -------------------------- */
+/* ---- blend by kind: 0 stretched, 1 unchanged ------------------------------------------------- */
 
 static double stay_plain(const stretch *s, int64_t j, double frequency) {
   (void)s, (void)j, (void)frequency;
@@ -46,7 +46,7 @@ static double stay_llama3(const stretch *s, int64_t j, double frequency) {
   return between_0_and_1((turns - r->low) / (r->high - r->low));
 }
 
-/* The pair, as a real number, that turns so often in the original context. */
+/* Returns the (fractional) pair that turns `times` times in the original context. */
 static double pair_that_turns(const stretch *s, double times) {
   return (double)s->pairs * log(s->rope->original / (times * 2 * M_PI)) / log(s->theta);
 }
@@ -64,9 +64,9 @@ static double stay_yarn(const stretch *s, int64_t j, double frequency) {
 
 typedef struct key {
   const char *name;
-  size_t field;      /* of sl_rope, a double */
+  size_t field;      /* offset of a double in sl_rope */
   bool optional;
-  double value;      /* where it is left out */
+  double value;      /* default */
 } key;
 
 #define KEY(name, field) {name, offsetof(sl_rope, field), false, 0}
@@ -135,7 +135,7 @@ static const key *find_key(const struct kind *kind, const char *name, size_t len
 
 static double *field(sl_rope *rope, const key *k) { return (double *)((char *)rope + k->field); }
 
-/* "factor=8"; *at moves behind it. */
+/* Reads "factor=8"; *at moves behind it. */
 static sl_status read_value(const char **at, const struct kind *kind, sl_rope *out) {
   size_t length = strcspn(*at, "=,");
   const key *k = find_key(kind, *at, length);

@@ -1,5 +1,5 @@
-/* Rows of rotary positions. The table of angles is the state of all calls of a device that turn
- * by the same. */
+/* Rotary position ops. The table of angles is a state shared by all calls of a device with the same
+ * angles. */
 #include "base/base.h"
 #include "ops/layout.h"
 #include "ops/batch.h"
@@ -16,7 +16,7 @@ static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Sequences, positions or heads are shared out. */
+/* Splits by sequences, positions or heads. */
 static int rotary_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                              sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
@@ -60,7 +60,7 @@ const sl_op sl_op_rotary_b = {
     .fixed = true,
 };
 
-/* ---- served: positions of any sequences ------------------------------------------------- */
+/* ---- serving: positions of any sequences ------------------------------------------------ */
 
 static sl_status rotary_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 1));

@@ -1,16 +1,17 @@
-/* Shared by the rules of ops/rotary.c and their kernels. */
+/* Table of cosines and sines for rotary positions, for the rules of ops/rotary.c and their
+ * kernels. */
 #ifndef SLUICE_OPS_ROTARY_H
 #define SLUICE_OPS_ROTARY_H
 
 #include "ops/ops.h"
 
-/* The state of rotary calls: cos and sin of position t, pair j. */
+/* State of rotary calls: cos and sin of position t, pair j. */
 typedef struct sli_rotary {
   int64_t positions, pairs;
   float *cos, *sin; /* [positions, pairs] */
 } sli_rotary;
 
-/* The angles by which calls turn, and so the table they share. */
+/* Size of the table. Calls with equal angles share it. */
 typedef struct sli_rotary_shape {
   int64_t positions, pairs;
 } sli_rotary_shape;

@@ -1,17 +1,18 @@
-/* Rows that go to the devices of their experts, and come back.
+/* Ops that dispatch (route) rows to the devices of their experts and collect the results.
  *
- * Ids lead rows to experts: places of ids count row by row, a token's one behind the other. Whoever
- * has some of the ids' rows sends each device those that are for its experts, in the order of places;
- * a device puts what comes of all sources one behind the other, which is the order of places of all
- * ids, and what it makes of that goes back in the same parts. So who knows all ids knows which row is
- * whose, and nothing has to be said beside rows. Their number is an extent. */
+ * Ids name the expert of each row. Places of ids count row by row; a token's places are
+ * consecutive. A device that has some of the ids' rows sends each other device the rows for its
+ * experts, in the order of places. The receiver concatenates the rows of all sources, which gives
+ * the order of places over all ids. Its results return in the same parts. A device that knows all
+ * ids therefore knows the owner of each row, and only rows are transferred. Their number is a valid
+ * length (extent). */
 #include "ops/crowded.h"
 #include "ops/ops.h"
 #include "ops/route.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-/* What comes of it is said with the route, for it depends on the devices. */
+/* The route gives the output type, which depends on the devices. */
 static sl_status route_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const sl_route *route = attrs->user;
   (void)nin, (void)in;
@@ -25,7 +26,7 @@ static int64_t expects(const sl_attrs *attrs, int o, const sl_type *type, int32_
   return ((const sl_route *)attrs->user)->expected;
 }
 
-/* What is read and written, by rows that are there. */
+/* Counts bytes read and written, for the rows that exist. */
 static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                        double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;
@@ -49,7 +50,7 @@ static sl_status own_ids_check(const sl_call *call) {
   return rows <= sl_type_elements(&call->out_type[0]) ? SL_OK : sli_own_ids_crowded(call, rows);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sl_route *r = attrs->user;

@@ -1,4 +1,5 @@
-/* Shared by the rules of ops/route.c and their kernels. */
+/* Dispatch (route) of rows to the devices of their experts, for the rules of ops/route.c and their
+ * kernels. */
 #ifndef SLUICE_OPS_ROUTE_H
 #define SLUICE_OPS_ROUTE_H
 
@@ -8,7 +9,7 @@ static inline const sl_route *sli_route_of(const sl_call *call) { return call->a
 
 static inline bool sli_route_has(const sl_route *r, int32_t id) { return id >= r->first && id < r->first + r->count; }
 
-/* Of the ids before place `end`, those that are for its experts. */
+/* Returns how many of the ids before place `end` name one of this device's experts. */
 static inline int64_t sli_route_count(const sl_route *r, const int32_t *ids, int64_t end) {
   int64_t n = 0;
   for (int64_t i = 0; i < end; i++) n += sli_route_has(r, ids[i]);

@@ -1,10 +1,11 @@
-/* Gradient rules with their arguments spelled out: what stands for all inputs or outputs of a
- * call is as many arguments as the call has of them. */
+/* Gradient rules with their arguments expanded: an argument for all inputs or outputs becomes one
+ * per input or output of the call. */
 #include "ops/ops.h"
 
 #include <string.h>
 
-/* SL_ARG_IN of SL_ARG_INS, and so on; SL_ARG_NONE of what stands for one. */
+/* Maps SL_ARG_INS to SL_ARG_IN, and so on; SL_ARG_NONE for kinds that stand for a single
+ * argument. */
 static int one_of(int kind) {
   return kind == SL_ARG_INS    ? SL_ARG_IN
          : kind == SL_ARG_OUTS ? SL_ARG_OUT

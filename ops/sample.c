@@ -1,5 +1,5 @@
-/* The rows at the ends of a served graph: begin, of the rows that a tick has; pick, of those whose logits are
- * wanted; and sample, of a token for each. */
+/* Ops at the ends of a served graph: begin selects the tick's rows, pick the rows whose logits are
+ * needed, and sample a token for each of them. */
 #include "ops/batch.h"
 #include "ops/ops.h"
 
@@ -20,7 +20,7 @@ const sl_op sl_op_begin = {
 
 /* ---- pick ------------------------------------------------------------------------------- */
 
-/* attrs.count: how many. */
+/* attrs.count: maximum number of rows. */
 static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_batch(nin, in, 1));

@@ -1,4 +1,4 @@
-/* Rows that go along a dim in order: the largest of it, sums of what stands before. */
+/* Ops that scan along a dim: top-k and cumulative sums. */
 #include "ops/indexing.h"
 #include "ops/ops.h"
 #include "ops/space.h"
@@ -9,7 +9,7 @@ static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
   return sli_misfit(x, "attrs.axes must have one bit, of a dim of x, not %#x", attrs->axes);
 }
 
-/* Along any dim but the one that is gone along. */
+/* Splits along any dim but the scanned one. */
 static int other_dims(const sl_attrs *attrs, const sl_type *x, int nout, sl_signature *out) {
   int n = 0;
   for (int d = 0; d < x->ndim; d++) {
@@ -25,7 +25,7 @@ SLI_COST(top_k_cost, 0, 2, 1)
 
 SLI_COST(cumsum_cost, 0, 1, 1)
 
-/* ---- the largest ------------------------------------------------------------------------ */
+/* ---- top-k ------------------------------------------------------------------------------ */
 
 static sl_status top_k_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
@@ -48,7 +48,7 @@ static int top_k_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
   return other_dims(attrs, &in[0], 2, out);
 }
 
-/* ---- sums of what stands before ----------------------------------------------------------- */
+/* ---- cumulative sums ---------------------------------------------------------------------- */
 
 static sl_status cumsum_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
@@ -66,7 +66,7 @@ static int cumsum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   return n;
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- ops -------------------------------------------------------------------------------- */
 
 const sl_op sl_op_top_k = {
     .name = "top_k", .min_in = 1, .max_in = 1, .nout = 2,

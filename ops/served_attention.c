@@ -1,14 +1,15 @@
-/* Attention of a tick's rows over the pages of their sequences.
+/* Attention of a tick's rows over the pages of their sequences (the KV cache).
  *
- * Keys and values of a position lie in a page of its sequence, which the batch's table names, from
- * the tick that computes them on. A row writes its own first; then each looks back from its
- * position, page after page from the first: so its sums are the same whether it came in a prompt's chunk
- * or alone, and whichever pages the sequence has. */
+ * Keys and values of a position are kept in a page of its sequence from the tick that computes
+ * them; the batch's table names the page. A row writes its own keys and values first, then attends
+ * to its sequence page by page from the first. Its sums are therefore the same in a prompt's chunk
+ * and alone, with any choice of pages. */
 #include "ops/attention_shape.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
 
-/* attrs.count pages, attrs.bf16: of such numbers, rounded as they come; what is computed of them is in f32. */
+/* Type of attrs.count pages, f32 or (attrs.bf16) bf16. Numbers are rounded as they are stored;
+ * computation is in f32. */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
   int64_t dim = o->dim[2] / attrs->heads;
   return SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, sli_kv_heads(attrs), sli_page_numbers(dim));

@@ -1,12 +1,12 @@
-/* Rows of served graphs that read weights: products and tables, of as many rows as there are, each as if it were
- * alone. Weights lie as their types say, and what is made of them has the bits that it has where
- * they are f32. */
+/* Ops of served graphs that read weights: products and tables. Each existing row is computed as if
+ * it were alone. Weights may have any storage format; the results have the same bits as with f32
+ * weights of the same values. */
 #include "base/base.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
 #include "ops/rest.h"
 
-/* Rows of so many numbers, however they lie. */
+/* Checks for rows of k numbers in any storage format. */
 static sl_status want_rows(const char *what, const sl_type *in, int64_t k) {
   sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, k);
   sl_rest rest = sli_rest_of(in, k);
@@ -41,7 +41,7 @@ const sl_op sl_op_linear_served = {
     .looks = 1, .follows = 1,
 };
 
-/* attrs.dims[0]: numbers of a row. */
+/* attrs.dims[0]: numbers in a row. */
 static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, 2));

@@ -1,5 +1,5 @@
-/* Checks that shape rules are made of. The text of a misfit says what was
- * expected; the graph adds which op and tensor it was about. */
+/* Checks used by shape rules. The text of a misfit says what was expected; the graph adds the op
+ * and the tensor. */
 #include <stdarg.h>
 #include <stdio.h>
 

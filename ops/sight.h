@@ -1,32 +1,33 @@
-/* Which keys a query of attention sees, for the kernels of all devices. */
+/* Attention mask (sight): the keys that a query attends to, for the kernels of all devices. */
 #ifndef SLUICE_KERNELS_SIGHT_H
 #define SLUICE_KERNELS_SIGHT_H
 
 #include <sluice/op.h>
 
-/* The query at position p of a sequence sees the keys from p - behind to p + ahead, as far as there
- * are; where there are ids [batch, keys], only those with its own id, and none if that is negative. */
+/* The query at position p of a sequence attends to the keys from p - behind to p + ahead that
+ * exist. With ids [batch, keys], only keys with the query's own id count, and none if that id is
+ * negative. */
 typedef struct sli_sight {
   int64_t behind, ahead;
   const int32_t *ids; /* or NULL */
-  int64_t ids_row;    /* numbers from one sequence's ids to the next one's */
+  int64_t ids_row;    /* stride in numbers from one sequence's ids to the next */
 } sli_sight;
 
-/* Of sequences of so many keys. */
+/* Returns the mask for sequences of `keys` keys. */
 static inline sli_sight sli_sight_of(const sl_attrs *attrs, int64_t keys, const void *ids) {
   int64_t far = attrs->window > 0 && attrs->window < keys ? attrs->window - 1 : keys;
   sli_sight sight = {far, attrs->full ? far : 0, (const int32_t *)ids, keys};
   return sight;
 }
 
-/* Queries of a call whose positions follow each other: rows `row` and behind, of which the first stands at
+/* Queries at consecutive positions: rows `row` to row + rows - 1 of the call; the first is at
  * position `at`. */
 typedef struct sli_query_run {
   int64_t row, rows, at;
 } sli_query_run;
 
-/* Of a call that has so many queries of its tick's piece, all or (attrs.first, attrs.dims) a device's share;
- * returns how many runs. */
+/* Fills the runs of a call's queries and returns their number. The queries are all of its tick's
+ * piece, or a device's share (attrs.first, attrs.dims). */
 enum { SLI_QUERY_RUNS = 2 };
 static inline int sli_query_runs(const sl_call *call, int64_t queries, sli_query_run out[SLI_QUERY_RUNS]) {
   const sl_attrs *a = call->attrs;
@@ -37,12 +38,13 @@ static inline int sli_query_runs(const sl_call *call, int64_t queries, sli_query
   return 2;
 }
 
-/* Which queries of a call keys are set against that have come: attrs.user of attention_step (kernels.h). */
+/* Pairing of queries with the keys of the current chunk: attrs.user of attention_step
+ * (kernels.h). */
 enum { SLI_SPANS = 4 };
 typedef struct sli_span {
   int64_t query, queries, key, keys; /* rows of q and of kv: the first, and how many */
   int64_t at_query, at_key;          /* positions of the first ones */
-  bool fresh;                        /* no span of these queries came before */
+  bool fresh;                        /* no earlier span had these queries */
 } sli_span;
 typedef struct sli_spans {
   int n;
@@ -50,12 +52,13 @@ typedef struct sli_spans {
   sli_span of[SLI_SPANS];
 } sli_spans;
 
-/* Input i of a call, NULL where the call has fewer. */
+/* Returns input i of a call, or NULL if the call has fewer. */
 static inline const void *sli_optional(const sl_call *call, int i) {
   return i < call->nin ? call->in[i] : NULL;
 }
 
-/* A query's keys, on average, times two: in a sequence of `keys` seen from its first position on. */
+/* Returns twice the average number of keys per query, over a sequence of `keys` from its first
+ * position on. */
 static inline double sli_sight_pairs(const sl_attrs *attrs, int64_t keys) {
   double n = (double)keys, w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
   double causal = (w * (w + 1) + 2 * (n - w) * w) / n;

@@ -1,9 +1,9 @@
-/* Arrays walked together. */
+/* Joint iteration over several arrays. */
 #include "ops/space.h"
 
 #include "ops/ops.h"
 
-/* Length of a type's dim that lies at dim d of `ndim`. */
+/* Returns the length of a type's dim that aligns with dim d of `ndim`. */
 static int64_t length_at(const sl_type *type, int ndim, int d) {
   int own = d - (ndim - type->ndim);
   return own < 0 ? 1 : type->dim[own];
@@ -35,7 +35,7 @@ static int64_t step_at(const sl_type *type, int ndim, int d) {
   return step;
 }
 
-/* Does every array walk the space's last dim and this one as one? */
+/* Returns true if every array is contiguous across this dim and the space's last one. */
 static bool joins(const sli_space *s, int64_t length, const int64_t *step) {
   for (int a = 0; a < SLI_SPACE_ARRAYS; a++)
     if (s->step[a][s->ndim - 1] != step[a] * length) return false;
@@ -49,7 +49,7 @@ static void add_dim(sli_space *s, bool fresh, int64_t length, const int64_t *ste
   for (int a = 0; a < SLI_SPACE_ARRAYS; a++) s->step[a][at] = step[a];
 }
 
-/* The dims that the output has, or those it has not. */
+/* Adds the dims that the output keeps, or those that it lacks. */
 static void add_dims(sli_space *s, const sl_type *whole, const sl_type *const *types, bool kept) {
   bool fresh = true;
   for (int d = 0; d < whole->ndim; d++) {

@@ -1,4 +1,4 @@
-/* The table of shipped rows. */
+/* The table of shipped ops. */
 #include <string.h>
 
 #include "ops/ops.h"

@@ -1,5 +1,5 @@
-/* What rows of a weighted cross entropy count by, and how the parts of rows that were shared out
- * come together, in the part of the language that C and CUDA share. */
+/* Weights of the targets of a weighted cross entropy, and the merge of a row's parts after column
+ * sharding, in the subset of C and CUDA. */
 #ifndef SLUICE_TARGET_H
 #define SLUICE_TARGET_H
 
@@ -17,12 +17,13 @@
 
 typedef struct sli_weighing {
   const float *weights; /* [classes]; NULL: all 1 */
-  int64_t classes;      /* of weights */
+  int64_t classes;      /* number of weights */
   int32_t ignored;
-  float smoothing, each; /* what is taken from the target, and what each class gets of it */
+  /* weight removed from the target by smoothing, and each class's share of it */
+  float smoothing, each;
 } sli_weighing;
 
-/* `input`: the weights. */
+/* Reads the weighing from the attrs and from input `input`, the class weights. */
 static inline sli_weighing sli_weighing_of(const sl_call *call, int input) {
   int32_t ignore = call->attrs->ignore;
   sli_weighing w = {NULL, 0, ignore == INT32_MIN ? 0 : ignore ? ignore : -100,
@@ -35,30 +36,33 @@ static inline sli_weighing sli_weighing_of(const sl_call *call, int input) {
 
 SLI_TARGET bool sli_counts(const sli_weighing *w, int32_t target) { return target != w->ignored; }
 
-/* Of a target that counts; what is no class gives NaN, so that the loss shows it. */
+/* Returns the weight of a target that counts. A target that is no class gives NaN, so that the loss
+ * shows it. */
 SLI_TARGET float sli_weight(const sli_weighing *w, int32_t target) {
   if (!w->weights) return 1;
   return target >= 0 && target < w->classes ? w->weights[target] : NAN;
 }
 
-/* Of the target's own logit. */
+/* Returns the weight of the target's own logit. */
 SLI_TARGET float sli_weight_own(const sli_weighing *w, int32_t target) {
   return (1 - w->smoothing) * sli_weight(w, target);
 }
 
-/* Of the row's lse: the sum over all classes. `sum` is that of the weights. */
+/* Returns the weight of the row's lse, summed over all classes. `sum` is the sum of the class
+ * weights. */
 SLI_TARGET float sli_weight_all(const sli_weighing *w, int32_t target, float sum) {
   return sli_weight_own(w, target) + (w->weights ? w->each * sum : w->smoothing);
 }
 
 /* ---- rows in parts ----------------------------------------------------------------------- */
 
-/* What is known of a row's columns on one device: the largest logit, the sum of e^(logit - it), what
- * the row's lse counts (1 where rows count alike: then it is not there), and what is taken from it. */
+/* Numbers that one device knows of a row's columns: the largest logit, the sum of e^(logit -
+ * largest), the weight of the row's lse (weighted rows only; else 1), and the weighted target logit
+ * to be subtracted. */
 enum { SLI_PART = 3, SLI_WEIGHTED_PART = 4 };
 
-/* The loss of a row whose parts, of so many numbers each, make up `width`; sets its lse. A weighted
- * row of which no column counts has no lse: it is 0. */
+/* Returns the loss of a row from its parts of `part` numbers each, `width` in all, and sets its
+ * lse. A weighted row in which no column counts has no lse: 0. */
 SLI_TARGET double sli_join_parts(const float *p, int64_t width, int part, float *lse) {
   float top = p[0];
   double total = 0, taken = 0;

@@ -1,4 +1,4 @@
-/* Functions of one number; unary.def has the functions. */
+/* Functions of one number, listed in unary.def. */
 #include "ops/ops.h"
 
 static sl_status unary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -22,7 +22,7 @@ static sl_status unary_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   return sli_want("dy", &in[1], &out[0]);
 }
 
-/* What is linear is so of summands, too. */
+/* A linear function of a partial sum is a partial sum. */
 static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                              sl_signature *out) {
   (void)attrs, (void)nin, (void)in;

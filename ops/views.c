@@ -1,4 +1,4 @@
-/* Rows that put tensors together and take them apart, and change no number. */
+/* Ops that join, split, reshape, permute and expand tensors without changing numbers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 #include "ops/views.h"
 
-/* A byte is read, and a byte is written. */
+/* Each byte is read once and written once. */
 static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                       double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)out;
@@ -15,7 +15,7 @@ static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
     if (in[i].ndim >= 0) *bytes += 2 * (double)sl_type_bytes(&in[i]);
 }
 
-/* ---- several arrays and the whole they make along one dim -------------------------- */
+/* ---- concatenation along one dim --------------------------------------------------- */
 
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *type) {
   if (attrs->axes && !(attrs->axes & (attrs->axes - 1)) && sli_concat_axis(attrs) < type->ndim) return SL_OK;
@@ -23,7 +23,8 @@ static sl_status want_axis(const sl_attrs *attrs, const sl_type *type) {
                     attrs->axes);
 }
 
-/* The arrays' type but along the sli_axis, where they add up to `*sum`. */
+/* Checks that the arrays agree in all dims but sli_concat_axis, along which *sum is their total
+ * length. */
 static sl_status want_row(const sl_attrs *attrs, int n, const sl_type *types, int64_t *sum) {
   SLI_TRY(want_axis(attrs, &types[0]));
   *sum = 0;
@@ -63,7 +64,7 @@ static int concat_b_outputs(const sl_attrs *attrs, int nin) {
   return nin - 1;
 }
 
-/* Along any dim but the one in which they lie one behind the other. */
+/* Splits along any dim but the concatenated one. */
 static int concat_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                              sl_signature *out) {
   int count = 0;
@@ -119,11 +120,11 @@ static uint64_t split_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 /* ---- reshape ------------------------------------------------------------------------ */
 
-/* As few dims of both shapes, from one on in each, as have the same product. */
+/* The smallest group of consecutive dims of both shapes with equal products. */
 typedef struct group {
-  int from, to;           /* where it begins ... */
-  int from_end, to_end;   /* ... and ends */
-  int from_lead, to_lead; /* the first dim of each that is not 1: others follow it */
+  int from, to;           /* first dim of the group ... */
+  int from_end, to_end;   /* ... and its end */
+  int from_lead, to_lead; /* the first dim of each that is not 1: the group splits along it */
 } group;
 
 static int lead_of(const sl_type *type, int begin, int end) {
@@ -146,7 +147,7 @@ static bool next_group(const sl_reshaping *r, group *g) {
   return true;
 }
 
-/* What a group of a share's dims becomes. */
+/* Returns the part of the output for a part of the input, within one group of dims. */
 static sl_status reshape_group(const sl_reshaping *r, const group *g, const sl_type *in,
                                sl_type *out) {
   for (int d = g->from; d < g->from_end; d++)
@@ -247,7 +248,8 @@ static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 
 /* ---- expand ------------------------------------------------------------------------- */
 
-/* What a dim of length 1 becomes: that of `like`, or what this device has of the whole. */
+/* Returns the length that a dim of length 1 expands to: that of `like`, or this device's part of
+ * the whole. */
 static int64_t expanded(const sl_attrs *attrs, const sl_type *like, int d) {
   if (like) return like->dim[d];
   if (!attrs->region || !attrs->region->of[d].nranges) return attrs->dims[d] ? attrs->dims[d] : 1;
@@ -273,7 +275,7 @@ static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Along dims that x has, and along those it is repeated along, where all have x. */
+/* Splits along dims that x has; and along expanded dims, where x is replicated. */
 static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   const sl_type *x = &in[0];
   bool like = nin > 1 && in[1].ndim >= 0;
@@ -290,7 +292,7 @@ static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   return n;
 }
 
-/* ---- rows --------------------------------------------------------------------------- */
+/* ---- ops ---------------------------------------------------------------------------- */
 
 const sl_op sl_op_concat = {
     .name = "concat", .min_in = 1, .max_in = -1, .nout = 1,

@@ -1,4 +1,4 @@
-/* Shared by the rules of ops/views.c and their kernels. */
+/* Axis of concatenation, for the rules of ops/views.c and their kernels. */
 #ifndef SLUICE_OPS_VIEWS_H
 #define SLUICE_OPS_VIEWS_H
 

@@ -1,5 +1,4 @@
-/* Rows of the cross entropy whose rows count more or less. Partial sums of chunks meet in chunk
- * order. */
+/* Cross entropy with weighted rows. Partial sums of chunks are added in chunk order. */
 #include "ops/ops.h"
 #include "ops/target.h"
 
@@ -9,7 +8,7 @@ static sl_status want_scalar(const char *name, const sl_type *type, sl_dtype dty
   return sli_want_array(name, type, dtype, 0);
 }
 
-/* `classes` 0: any number. */
+/* Checks the class weights; `classes` 0 accepts any number. */
 static sl_status want_weights(const sl_type *weights, int64_t classes) {
   if (weights->ndim < 0) return SL_OK;
   sl_type want = SL_TYPE(SL_F32, classes);
@@ -26,7 +25,7 @@ static sl_status target_weight_infer(const sl_attrs *attrs, int nin, const sl_ty
   return SL_OK;
 }
 
-/* A part of the columns has fewer than there are weights. */
+/* A shard of the columns has fewer columns than there are weights. */
 static sl_status want_rows(const sl_attrs *attrs, const sl_type *logits, const sl_type *targets,
                            const sl_type *weights) {
   SLI_TRY(sli_want_array("logits", logits, SL_F32, -1));
@@ -74,7 +73,7 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
-/* The columns are shared out. */
+/* Splits by columns. */
 static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out) {
   (void)attrs, (void)nin;
@@ -94,7 +93,7 @@ SLI_COST(part_cost, 0, 1, 17)
 
 SLI_COST(join_cost, 0, 2, 10)
 
-/* ---- rows -------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_target_weight = {
     .name = "target_weight", .min_in = 1, .max_in = 2, .nout = 1,

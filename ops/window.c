@@ -1,4 +1,4 @@
-/* Where windows lie on images. A sequence is an image of height 1. */
+/* Geometry of windows on images. A sequence is an image of height 1. */
 #include "ops/ops.h"
 #include "ops/layout.h"
 
@@ -10,7 +10,7 @@ static const sl_window *record_of(const sl_attrs *attrs) {
 
 static int64_t or_else(int64_t value, int64_t otherwise) { return value ? value : otherwise; }
 
-/* The dim of an array that lies along axis a of an image; 0: it has none. */
+/* Returns the dim of an array that lies along axis a of an image; 0: none. */
 static int dim_along(const sl_type *type, int a) { return type->ndim == 4 ? 2 + a : a ? 2 : 0; }
 
 static int64_t length_along(const sl_type *type, int a) {
@@ -34,7 +34,7 @@ sli_window sli_window_of(const sl_attrs *attrs, const sl_type *x, const sl_type 
   return to;
 }
 
-/* ---- what does not fit ------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------ */
 
 static sl_status check_numbers(const sl_window *r, const sl_type *x) {
   enum { MOST = 1 << 24 };
