@@ -1,4 +1,4 @@
-/* Requests that come at some time, and how those were answered that have. */
+/* Requests with arrival times, and statistics of how they were answered. */
 #ifndef SLUICE_TOOLS_COMMON_ARRIVALS_H
 #define SLUICE_TOOLS_COMMON_ARRIVALS_H
 
@@ -11,25 +11,27 @@ typedef struct arrivals {
   sl_arrival *of;
 } arrivals;
 
-/* A file with a line for each, {"time": 0.25, "prompt": 300, "answer": 40, "id": ...}: seconds, and tokens. In the
- * arena. SL_E_INPUT names file and line. */
+/* Reads a file with one line per request, {"time": 0.25, "prompt": 300, "answer": 40, "id":
+ * ...}: time in seconds, lengths in tokens. Allocates from the arena. SL_E_INPUT names file and
+ * line. */
 sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out);
 
-/* Of those that were answered, half, nine tenths and 99 of a hundred had this or less. */
+/* Percentiles reported: 50, 90 and 99 percent of the answered requests had this value or less. */
 enum { OUTCOME_SHARES = 3 };
 extern const double outcome_shares[OUTCOME_SHARES];
 typedef struct outcome {
   int64_t answered, refused;
-  double ttft[OUTCOME_SHARES]; /* seconds from its arrival to its first token */
-  double tpot[OUTCOME_SHARES]; /* seconds from token to token, behind the first */
+  double ttft[OUTCOME_SHARES]; /* seconds from arrival to first token */
+  double tpot[OUTCOME_SHARES]; /* seconds per token after the first */
   double tokens_per_second;
 } outcome;
 
-/* Of a run of so many seconds. */
+/* Summarizes a run that lasted `seconds`. */
 outcome outcome_of(const arrivals *a, const sl_answered *answered, double seconds);
 
-/* So many of all requests (`share`) had their first token in so many seconds, or their tokens behind it `between_tokens`;
- * INFINITY where fewer were answered. Of one token there is nothing between. */
+/* Returns the time within which `share` of all requests had their first token, or with
+ * `between_tokens` their later tokens. INFINITY: fewer requests were answered. Answers of one
+ * token have no time between tokens. */
 double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens, double share);
 
 #endif

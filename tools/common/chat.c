@@ -36,7 +36,7 @@ static char *mark_text(const cJSON *root, const char *name) {
   return copy_text(cJSON_IsObject(mark) ? cJSON_GetObjectItemCaseSensitive(mark, "content") : mark);
 }
 
-/* The template, or the one of several that is called default. */
+/* Returns the chat template, or the one named "default" among several. */
 static char *template_text(const cJSON *root) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(root, "chat_template"), *each;
   if (!cJSON_IsArray(all)) return copy_text(all);
@@ -48,7 +48,8 @@ static char *template_text(const cJSON *root) {
   return NULL;
 }
 
-/* A file beside another, whole; NULL: there is none. The caller's to free(). */
+/* Reads a whole file from the folder of another one; NULL: it does not exist. The caller frees
+   it. */
 static sl_status read_beside(const char *path, const char *name, char **out) {
   const char *slash = strrchr(path, '/');
   char *beside = sli_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);

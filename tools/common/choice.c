@@ -17,7 +17,8 @@ static void add_way(choices *c, const char *again, sl_space space) {
   c->ways[c->nways++] = (choice_way){again, space};
 }
 
-/* What is computed again is said of all or left alone. */
+/* Lists what a block may do with its activations. Recompute modes are tried only if the user
+   gave no --recompute. */
 static void find_ways(choices *c, const sli_kind *kind) {
   bool free = !sl_arg_given(c->s->run, "recompute", 0);
   add_way(c, none, SL_SPACE_DEVICE);
@@ -43,7 +44,7 @@ static void find_shards(choices *c) {
   while (open && words[c->nshards]) c->nshards++;
 }
 
-/* The graph is built once for the names of its blocks. */
+/* Builds the graph once, to learn the names of its blocks. */
 static sl_status find_blocks(choices *c) {
   planned p;
   settings alone = *c->s;
@@ -72,10 +73,11 @@ choice choice_none(const choices *c) { return (choice){.shard = c->shard}; }
 
 /* ---- how it is said --------------------------------------------------------------------------- */
 
-/* A word for each block, as few words as say the same: the commonest of all, then the exceptions. */
+/* One word per block, told as briefly as possible: the commonest for all blocks, then the
+   exceptions. */
 typedef struct saying {
-  const char *all;                 /* NULL: goes without saying */
-  int count;                       /* exceptions: */
+  const char *all;                 /* NULL: it is the default and not printed */
+  int count;                       /* number of exceptions */
   const char *words[CHOICE_BLOCKS];
   const char *blocks[CHOICE_BLOCKS];
 } saying;
@@ -134,7 +136,7 @@ static int add_homes(const saying *said, const char *name, sli_arena *arena, sl_
   return n;
 }
 
-/* What the user says comes last, and counts. */
+/* Applies the placements of a choice. The user's own options come last, so they win. */
 static void apply_homes(const choices *c, const choice *x, sli_arena *arena, settings *to) {
   const sl_home_options *given = &c->s->kept.homes;
   size_t most = 2 * (size_t)c->nblocks + 2 + (size_t)given->count;

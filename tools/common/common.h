@@ -1,4 +1,5 @@
-/* What the tools that make plans share: command lines, models, machines, durations and plans. */
+/* Umbrella header of what planning tools share: command lines, models, machines, durations and
+   plans. */
 #ifndef SLUICE_TOOLS_COMMON_H
 #define SLUICE_TOOLS_COMMON_H
 

@@ -1,4 +1,4 @@
-/* Fields of metadata as options of a model. */
+/* Metadata fields as options of a model. */
 #include "tools/common/config.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static bool same_value(const char *option, const char *a, const char *b) {
   return *end_a || *end_b ? !strcmp(a, b) : p == q;
 }
 
-/* What is wrong is the file's fault. */
+/* Reports a bad value as the file's fault. */
 static sl_status blame(const config *c, sl_status status) {
   if (!status) return SL_OK;
   char *why = sli_strdup(sl_detail());
@@ -90,7 +90,7 @@ sl_status config_check_keys(const config *c, const config_field *fields, const s
   return sli_keys_check(c->path, c->root, all);
 }
 
-/* Rows are no longer than the model was made for. */
+/* Refuses rows longer than the context the model was made for. */
 static sl_status limit_context(const config *c) {
   const sl_args *args = c->s->model_args;
   int64_t positions = sl_arg_int(args, "positions");

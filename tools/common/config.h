@@ -1,5 +1,5 @@
-/* Model options as a file of metadata says them: config.json, or the keys of a GGUF file. Which key is
- * which option is a table. */
+/* Model options from a metadata file: config.json, or the keys of a GGUF file. A table maps keys
+ * to options. */
 #ifndef SLUICE_TOOLS_COMMON_CONFIG_H
 #define SLUICE_TOOLS_COMMON_CONFIG_H
 
@@ -9,36 +9,36 @@
 #include "tools/common/settings.h"
 
 typedef struct config {
-  const char *path;  /* of the file, for messages */
-  const cJSON *root; /* what it says, by key */
+  const char *path;  /* the file's path, for messages */
+  const cJSON *root; /* the file's contents, by key */
   const settings *s;
 } config;
 
 typedef struct config_field {
   const char *key, *option;
-  const char *missing; /* the option where the key is not; NULL: it must be there */
-  const char *also;    /* how some call the key; NULL: none do */
-  const char *null;    /* the option where the key is null; NULL: as where it is not */
+  const char *missing; /* the option's value if the key is absent; NULL: the key is required */
+  const char *also;    /* another name of the key; NULL: none */
+  const char *null;    /* the option's value if the key is null; NULL: as if absent */
 } config_field;
 
-/* What the file says; NULL where it says nothing, or null. */
+/* Returns the value of a key; NULL if it is absent or null. */
 const cJSON *config_at(const cJSON *from, const char *key);
-/* Gives an option the value that the file has; one that was given must say the same, or SL_E_USAGE
- * names both. */
+/* Gives an option the file's value. An option that the user gave must agree, or SL_E_USAGE names
+ * both. */
 sl_status config_set(const config *c, const char *key, const char *option, const char *value);
-/* All of a table that ends with {0}; then rows are no longer than the model was made for. */
+/* Applies a table of fields that ends with {0}, then checks that rows fit the model's context. */
 sl_status config_apply(const config *c, const config_field *fields);
-/* That each key is understood: by the fields, or by a list of tables that ends with NULL. */
+/* Checks that each key is understood: by the fields, or by a NULL-terminated list of tables. */
 sl_status config_check_keys(const config *c, const config_field *fields, const sli_key *const *tables);
-/* A number as an option says it, or a flag; NULL: it is neither. The caller's to free(). */
+/* Formats a number or a flag as an option's text; NULL: it is neither. The caller frees it. */
 char *config_option_text(const cJSON *item);
-/* SL_E_INPUT, naming the file, if a text of --rope is none. */
+/* Checks that a text is a valid --rope. SL_E_INPUT names the file. */
 sl_status config_check_rope(const config *c, const char *text);
 
-/* Writes it as text. SL_E_IO names the file. */
+/* Writes JSON as text. SL_E_IO names the file. */
 sl_status config_write(const char *path, const cJSON *root);
 
-/* One of models/, of which it is known what its options are called. */
+/* Says whether the model is one of models/, whose option names are known. */
 bool config_is_shipped(const sl_model *model);
 
 #endif

@@ -3,11 +3,11 @@
 /* ---- config.json ----------------------------------------------------------------------------- */
 
 const sli_key config_keys_common[] = {
-    /* who made it, with what */
+    /* provenance: producer and version */
     {"model_type", {0}}, {"architectures", {0}}, {"auto_map", {0}}, {"transformers_version", {0}}, {"_name_or_path", {0}},
     {"name_or_path", {0}}, {"_commit_hash", {0}}, {"unsloth_*", {0}}, {"transformers.js_config", {0}},
     {"is_llama_config", {0}}, {"finetuning_task", {0}},
-    /* how numbers lie, and which of several ways that come to the same computes them */
+    /* storage types, and alternative implementations with the same result */
     {"dtype", {0}}, {"torch_dtype", {0}}, {"use_bfloat16", {0}}, {"use_cache", {0}}, {"torchscript", {0}},
     {"pretraining_tp", {0}}, {"chunk_size_feed_forward", {0}}, {"gradient_checkpointing", {0}},
     {"attn_implementation", {0}}, {"_attn_implementation*", {0}}, {"_flash_attn_2_enabled", {0}},
@@ -48,7 +48,7 @@ const sli_key config_keys_llama[] = {
 
 const sli_key config_keys_mixtral[] = {{"router_jitter_noise", {"0"}}, {0}};
 
-/* The width of blocks that are no mixtures, of which there are none. */
+/* The width of dense blocks, which this model has none of. */
 const sli_key config_keys_qwen2_moe[] = {
     {"decoder_sparse_step", {"1"}}, {"qkv_bias", {"true"}}, {"router_jitter_noise", {"0"}}, {"intermediate_size", {0}}, {0}};
 

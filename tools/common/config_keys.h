@@ -1,16 +1,16 @@
-/* Keys of config.json and of GGUF files: those that decide nothing, and those that must say what is done here. Keys that
- * are read stand where they are read. */
+/* Keys of config.json and of GGUF files that are ignored, and keys that must have the value
+ * implemented here. Keys that are read are listed where they are read. */
 #ifndef SLUICE_TOOLS_COMMON_CONFIG_KEYS_H
 #define SLUICE_TOOLS_COMMON_CONFIG_KEYS_H
 
 #include "io/keys.h"
 
-extern const sli_key config_keys_common[]; /* of every config.json */
+extern const sli_key config_keys_common[]; /* keys of every config.json */
 extern const sli_key config_keys_gpt2[], config_keys_llama[], config_keys_mixtral[], config_keys_qwen2_moe[],
     config_keys_qwen3_moe[];
-extern const sli_key config_keys_rope[]; /* of rope_parameters */
+extern const sli_key config_keys_rope[]; /* keys of rope_parameters */
 
 extern const sli_key gguf_keys_common[];
-extern const sli_key gguf_keys_llama[]; /* behind the architecture's name */
+extern const sli_key gguf_keys_llama[]; /* keys after the architecture's prefix */
 
 #endif

@@ -1,4 +1,4 @@
-/* What --cost says: durations of passes on modelled devices. */
+/* Parsing and formatting of --cost: durations of passes on modelled devices. */
 #include "tools/common/cost.h"
 
 #include <stdio.h>
@@ -7,16 +7,17 @@
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* One "F=1"; "F=1:2:1", stage by stage; "head.F=..." of a block that is spread over them. */
+/* One list of durations: "F=1", or "F=1:2:1" stage by stage, or "head.F=..." for a block that is
+   spread over the stages. */
 typedef struct seconds_list {
-  const char *name, *block; /* NULL: of the stages themselves */
+  const char *name, *block; /* block NULL: the stages themselves */
   int count;
   double *of; /* [count] */
 } seconds_list;
 
 typedef struct cost_lists {
   int count;
-  seconds_list *lists; /* in the order of the text */
+  seconds_list *lists; /* in text order */
 } cost_lists;
 
 static bool read_seconds(const char **at, double *out) {
@@ -27,7 +28,7 @@ static bool read_seconds(const char **at, double *out) {
   return good;
 }
 
-/* What is before the '=': the last dot parts it. */
+/* Reads the part before '='. The last dot separates block and name. */
 static bool read_name(settings *s, const char **at, seconds_list *out) {
   size_t chars = strcspn(*at, "=,");
   char *text = sli_arena_format(&s->arena, "%.*s", (int)chars, *at), *dot = strrchr(text, '.');
@@ -39,7 +40,7 @@ static bool read_name(settings *s, const char **at, seconds_list *out) {
                                          : !dot && !strcmp(out->name, "comm"));
 }
 
-/* *at goes on behind it. False: it is none. */
+/* Reads one list and moves *at past it. False: the text is no list. */
 static bool read_list(settings *s, const char **at, cost_lists *to) {
   seconds_list *list = &to->lists[to->count++];
   if (!read_name(s, at, list)) return false;
@@ -56,7 +57,7 @@ static bool read_list(settings *s, const char **at, cost_lists *to) {
 
 static bool same_block(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* What the last list of that name says of a stage. */
+/* Returns the value that the last list of this name gives for a stage. */
 static double of_stage(const cost_lists *all, const char *block, const char *name, int stage) {
   double seconds = 0;
   for (int i = 0; i < all->count; i++) {
@@ -75,7 +76,7 @@ static sl_stage_cost *of_stages(settings *s, const cost_lists *all, const char *
   return to;
 }
 
-/* One for each block that is named. */
+/* Keeps one cost entry for each block that is named. */
 static void keep_spread(settings *s, const cost_lists *all) {
   sl_cost *to = &s->modelled.cost;
   sl_spread_cost *spread = sli_arena_alloc(&s->arena, (size_t)all->count * sizeof *spread);
@@ -89,8 +90,8 @@ static void keep_spread(settings *s, const cost_lists *all) {
   to->spread = spread;
 }
 
-/* F, B and W: of all stages alike, unless one of the lists has more than one number. What is spread
- * has as many as there are stages, so it needs such a list. */
+/* Stores F, B and W. They hold for all stages alike unless a list has more than one number.
+ * Blocks that are spread need such a list, because they have one number per stage. */
 static sl_status keep_cost(settings *s, const char *text, const cost_lists *all) {
   sl_cost *to = &s->modelled.cost;
   to->F = of_stage(all, NULL, "F", 0), to->B = of_stage(all, NULL, "B", 0);
@@ -123,7 +124,7 @@ sl_status cost_read(settings *s, const char *text) {
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* So many digits that the same number is read back. */
+/* Prints enough digits to read the same number back. */
 static void print_number(FILE *out, double value) {
   int digits = 6;
   char number[40];
@@ -137,7 +138,7 @@ typedef struct cost_writer {
   const char *comma;
 } cost_writer;
 
-/* "F=1", or stage by stage "head.F=1:1:2"; nothing where all are 0. */
+/* Writes "F=1", or stage by stage "head.F=1:1:2"; writes nothing if all are 0. */
 static void write_list(cost_writer *w, const char *block, const char *name, const double *of, size_t step,
                        int count) {
   double sum = 0;

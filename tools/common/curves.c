@@ -10,7 +10,7 @@ static const char *const axes[SL_CURVE_AXES] = {
     [SL_CURVE_FLOPS] = "flops", [SL_CURVE_POSITIONS] = "positions", [SL_CURVE_HEAD] = "head",
     [SL_CURVE_DEVICES] = "devices"};
 
-/* What is read: the file, and the arena of what is kept of it. */
+/* The document being read, and the arena for the results. */
 typedef struct reading {
   const sli_json *doc;
   sli_arena *arena;
@@ -27,7 +27,7 @@ static size_t count_numbers(const cJSON *item) {
   return count;
 }
 
-/* In the order in which they stand there. */
+/* Appends all numbers of nested lists, in document order. */
 static sl_status flatten(const reading *r, const cJSON *item, double **to) {
   if (!cJSON_IsArray(item)) return sli_json_number(r->doc, item, DBL_MIN, 1e30, (*to)++);
   sl_status status = SL_OK;
@@ -70,7 +70,7 @@ static bool find_axis(const char *name, sl_curve_axis *out) {
   return false;
 }
 
-/* Lists in lists, as many and as long as the grid has axes and places. */
+/* Checks that nested lists match the grid's axes and lengths. */
 static sl_status check_shape(const reading *r, const cJSON *item, const sl_curve *c, int d) {
   if (d == c->ndims) return sli_json_is(r->doc, item, SLI_JSON_NUMBER);
   sl_status status = sli_json_is(r->doc, item, SLI_JSON_ARRAY);
@@ -81,7 +81,7 @@ static sl_status check_shape(const reading *r, const cJSON *item, const sl_curve
   return status;
 }
 
-/* As the grid is, or one list of all points. */
+/* Reads the seconds, nested like the grid or as one flat list of all points. */
 static sl_status read_seconds(const reading *r, const cJSON *of, const cJSON *item, sl_curve *out) {
   int count = 0;
   size_t points = 1;
@@ -95,7 +95,7 @@ static sl_status read_seconds(const reading *r, const cJSON *of, const cJSON *it
   return check_shape(r, item, out, 0);
 }
 
-/* {"m": [...], "bytes": [...], "seconds": [[...]]}, its axes in the order in which they are said. */
+/* Reads {"m": [...], "bytes": [...], "seconds": [[...]]}, with axes in the order given. */
 static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) {
   const cJSON *seconds;
   sl_curve_axis axis;
@@ -179,7 +179,7 @@ static sl_status read_algorithm(const reading *r, const cJSON *item, const char 
   return !name ? SL_OK : sli_json_fail(r->doc, item, "its algorithm is one of tree, ring, direct and hierarchical");
 }
 
-/* Exchanges and links are over bytes and devices. */
+/* Reads the curve of an exchange or a link, whose axes are bytes and devices. */
 static sl_status read_link_curve(const reading *r, const cJSON *item, const char *what, sl_curve *out) {
   sl_status status = item ? read_curve(r, item, out) : SL_OK;
   for (int d = 0; d < out->ndims && !status; d++)
@@ -211,7 +211,7 @@ static sl_status read_exchange(const reading *r, const cJSON *item, sl_hardware 
   return status ? status : read_tables(r, net, out->exchange[1]);
 }
 
-/* {"from": 0, "to": 1, "seconds": 1e-6, "bytes_per_second": 1e9} */
+/* Reads {"from": 0, "to": 1, "seconds": 1e-6, "bytes_per_second": 1e9}. */
 static sl_status read_pair(const reading *r, const cJSON *item, sl_hardware_pair *to) {
   int64_t from = 0, end = 0;
   const sli_json_field fields[] = {{"from", SLI_JSON_WHOLE, &from, 0, 1 << 20, true},

@@ -1,11 +1,12 @@
-/* The same work for each of many, by several threads. */
+/* Parallel for: the same work for each of many, by several threads. */
 #ifndef SLUICE_TOOLS_COMMON_EACH_H
 #define SLUICE_TOOLS_COMMON_EACH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Calls fn for each i from `from` to before `end`, in any order; for no more once `stopped` (may be NULL) says so. */
+/* Calls fn for each i in [from, end), in any order. Stops early once `stopped` (may be NULL)
+   returns true. */
 void each(int threads, bool (*stopped)(void), size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx);
 
 #endif

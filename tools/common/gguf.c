@@ -1,4 +1,4 @@
-/* What a GGUF file says of a llama or what is like one, as model options. */
+/* Keys of a GGUF file of a llama-like model, as model options. */
 #include "tools/common/gguf.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "tools/common/config_keys.h"
 #include "tools/common/huggingface.h"
 
-/* Keys begin with the architecture's name. */
+/* Architectures whose names prefix the keys. */
 static const char *const architectures[] = {"llama", "qwen2"};
 
 static const config_field fields[] = {
@@ -32,7 +32,7 @@ typedef struct reading {
   int64_t head_dim;
 } reading;
 
-/* Such a key, in full. */
+/* Returns a key with the architecture's prefix. */
 static const char *key_of(const reading *r, const char *key) {
   return sli_arena_format((sli_arena *)&r->config.s->arena, "%s.%s", r->architecture, key);
 }
@@ -65,7 +65,7 @@ static sl_status set_by_tensors(const reading *r) {
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
 
-/* A key is that number, or is not there. */
+/* Checks that a key is absent or equals `wanted`. */
 static sl_status check_number(const reading *r, const char *key, int64_t wanted, const char *what) {
   const cJSON *item = value_of(r, key);
   if (!item || (cJSON_IsNumber(item) && item->valuedouble == (double)wanted)) return SL_OK;
@@ -73,7 +73,8 @@ static sl_status check_number(const reading *r, const char *key, int64_t wanted,
                  item->valuedouble, what, (long long)wanted);
 }
 
-/* Heads turn as a whole, and have as many values as keys. */
+/* Checks that rotary embedding covers whole heads, and that keys and values have the same head
+   size. */
 static sl_status check_heads(reading *r) {
   const sl_args *args = r->config.s->model_args;
   int64_t width = sl_arg_int(args, "width"), heads = sl_arg_int(args, "heads");
@@ -83,7 +84,7 @@ static sl_status check_heads(reading *r) {
   return status ? status : check_number(r, "attention.value_length", r->head_dim, "their keys");
 }
 
-/* Do angles stretched like this give these factors? */
+/* Says whether a rope setting yields these factors. */
 static bool gives(const sl_rope *rope, double theta, const float *factors, int64_t pairs) {
   double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
   bool good = true;
@@ -95,8 +96,9 @@ static bool gives(const sl_rope *rope, double theta, const float *factors, int64
   return good;
 }
 
-/* Converters leave of LLaMA 3's four numbers only what they come to, a factor for each pair; but
- * all such models have three of them in common, and the last pair has the fourth. */
+/* Finds the llama3 rope from per-pair factors. Converters store only these factors instead of
+ * LLaMA 3's four numbers. All such models share three of the numbers, and the last pair's factor
+ * is the fourth. */
 static sl_status rope_of_factors(const reading *r, char **out) {
   const sli_stored_tensor *t = sli_gguf_find(r->file, "rope_freqs.weight");
   int64_t pairs = r->head_dim / 2;
@@ -122,7 +124,8 @@ static double number(const reading *r, const char *key, double missing) {
   return cJSON_IsNumber(item) ? item->valuedouble : missing;
 }
 
-/* llama.cpp's factor counts besides what follows from how far the context is stretched. */
+/* Formats a YaRN rope. llama.cpp's attention factor multiplies the one that follows from the
+   stretch of the context. */
 static char *yarn_of_keys(const reading *r, double factor) {
   double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
   double own = factor > 1 ? 0.1 * log(factor) + 1 : 1, attention = number(r, "rope.scaling.attn_factor", 1);
@@ -132,7 +135,7 @@ static char *yarn_of_keys(const reading *r, double factor) {
                     attention * own);
 }
 
-/* What the keys say; an older name of the factor says that it is linear as well. */
+/* Returns the rope that the keys describe. The older name of the factor implies linear scaling. */
 static char *rope_of_keys(const reading *r) {
   const cJSON *type = value_of(r, "rope.scaling.type");
   double older = number(r, "rope.scale_linear", 1), factor = number(r, "rope.scaling.factor", older);
@@ -160,7 +163,7 @@ static bool is_own(const reading *r, const char *key) {
   return !strncmp(key, r->architecture, n) && key[n] == '.';
 }
 
-/* In full. */
+/* Returns the table of known keys, with the prefix. */
 static const sli_key *named_keys(const reading *r) {
   size_t n = 0;
   while (gguf_keys_llama[n].name) n++;
@@ -170,7 +173,7 @@ static const sli_key *named_keys(const reading *r) {
   return out;
 }
 
-/* Keys of others, as who quantized a file leaves them, decide nothing. */
+/* Checks keys. Keys of other producers, such as a quantizer's notes, are ignored. */
 static sl_status check_keys(const reading *r, const config_field *named) {
   cJSON *own = cJSON_CreateObject();
   const cJSON *item;
@@ -183,7 +186,7 @@ static sl_status check_keys(const reading *r, const config_field *named) {
   return status;
 }
 
-/* A number for each layer is none for all. */
+/* Refuses per-layer arrays where one number must hold for all layers. */
 static sl_status check_arrays(const reading *r) {
   const char *key;
   for (size_t i = 0; (key = sli_gguf_array_key(r->file, i)); i++)
@@ -192,7 +195,7 @@ static sl_status check_arrays(const reading *r) {
   return SL_OK;
 }
 
-/* Neither a factor for a kind of angles that has none, nor factors by two ways. */
+/* Refuses a scaling factor for a rope type that has none, and factors given in two ways. */
 static sl_status check_angles(const reading *r) {
   const cJSON *type = value_of(r, "rope.scaling.type"), *factor = value_of(r, "rope.scaling.factor");
   bool none = cJSON_IsString(type) && !strcmp(type->valuestring, "none"), factors = has(r, "rope_freqs.weight");
@@ -228,7 +231,7 @@ static sl_status apply(reading *r) {
   return status ? status : set_rope(r);
 }
 
-/* llama.cpp cuts large models in several files, of which one alone is no model. */
+/* Refuses one of several files of a split model, which is no model by itself. */
 static sl_status check_whole(const reading *r) {
   const cJSON *files = config_at(r->config.root, "split.count");
   if (!cJSON_IsNumber(files) || files->valuedouble <= 1) return SL_OK;
@@ -236,7 +239,7 @@ static sl_status check_whole(const reading *r) {
                  "--merge makes it)", r->config.path, files->valueint);
 }
 
-/* A user's own model reads the tensors by their names. */
+/* Maps keys to options. A user's own model is not checked: it reads the tensors by their names. */
 static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
   const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = r->config.s->model->name;
@@ -265,7 +268,7 @@ sl_status gguf_read(const char *path, settings *s) {
   return status;
 }
 
-/* ---- its tokenizer, for others -------------------------------------------------------------------- */
+/* ---- saving its tokenizer -------------------------------------------------------------------- */
 
 typedef struct saving {
   const cJSON *keys;
@@ -273,7 +276,7 @@ typedef struct saving {
   const char *folder;
 } saving;
 
-/* Takes `root` over. */
+/* Writes JSON beside the weights. Takes ownership of `root`. */
 static sl_status write_beside(const saving *s, const char *name, cJSON *root) {
   char *path = huggingface_file(s->folder, name);
   sl_status status = config_write(path, root);
@@ -282,7 +285,7 @@ static sl_status write_beside(const saving *s, const char *name, cJSON *root) {
   return status;
 }
 
-/* The number of a mark, and its text. */
+/* Adds a special token's number and text. */
 static void add_mark(const saving *s, const char *which, cJSON *numbers, cJSON *texts) {
   char *key = sli_format("tokenizer.ggml.%s_token_id", which);
   char *number = sli_format("%s_token_id", which), *text = sli_format("%s_token", which);
@@ -310,7 +313,7 @@ static sl_status write_configs(const saving *s) {
 sl_status gguf_save_tokenizer(const char *path, const char *folder) {
   sli_gguf *file;
   cJSON *root = NULL;
-  if (sli_tokenizer_of_gguf(path, &root)) return SL_OK; /* what is not known stays where it is */
+  if (sli_tokenizer_of_gguf(path, &root)) return SL_OK; /* an unknown tokenizer is not exported */
   saving s = {.folder = folder};
   sl_status status = write_beside(&s, "tokenizer.json", root);
   if (!status) status = sli_gguf_open(path, &file);

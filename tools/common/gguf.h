@@ -1,15 +1,15 @@
-/* Models as GGUF files hold them. */
+/* Models in GGUF files. */
 #ifndef SLUICE_TOOLS_COMMON_GGUF_H
 #define SLUICE_TOOLS_COMMON_GGUF_H
 
 #include "tools/common/settings.h"
 
-/* Sets the model's options from the file's keys and tensors, if the model is of an architecture that
- * is known, and text's tokenizer, unless there is one already, if the file has one. Otherwise as
+/* Sets the model's options from the file's keys and tensors, if its architecture is known. Sets
+ * the text's tokenizer, unless one was given, if the file has one. Errors are those of
  * huggingface_read(). */
 sl_status gguf_read(const char *path, settings *s);
 
-/* Writes the tokenizer of a file as a Hugging Face folder has it, if the file has one that is known.
+/* Writes the file's tokenizer as a Hugging Face folder stores it, if it is of a known type.
  * SL_E_IO names what cannot be written. */
 sl_status gguf_save_tokenizer(const char *path, const char *folder);
 

@@ -26,7 +26,7 @@ static sl_status find_here(const char *word, char *path, size_t size) {
   return sl_fail(SL_E_INPUT, "--machine %s: this machine has not been measured; actortune machine does it", word);
 }
 
-/* Shipped files lie beside the tools, in ../share/sluice/machines. */
+/* Finds a machine file. Shipped ones are in ../share/sluice/machines, relative to the tools. */
 static sl_status find_file(const char *word, char *path, size_t size) {
   if (!strcmp(word, "here") || !strcmp(word, "here-whole")) return find_here(word, path, size);
   if (!access(word, R_OK)) {
@@ -47,20 +47,20 @@ static sl_status find_file(const char *word, char *path, size_t size) {
 enum { MOST_PER_HOST = 1 << 20 };
 static const double most_rate = 1e30, most_seconds = 1e6, most_bytes = 1e18;
 
-/* What is not kept as it stands there. */
+/* Values that are not stored as the file states them. */
 typedef struct said {
   const cJSON *rates;
   double flops_efficiency, bytes_efficiency, memory, link_efficiency;
-  double host_seconds, host_rate; /* below 0: not said */
+  double host_seconds, host_rate; /* below 0: not given */
   double spread;
   int64_t devices_per_host;
   curves_parts parts;
 } said;
 
-/* 0: any number of bytes takes no time. */
+/* Checks a rate. 0 means that any number of bytes takes no time. */
 static bool is_too_slow(double rate) { return rate > 0 && rate < 1; }
 
-/* All that a machine file may say. */
+/* Reads all fields that a machine file may have. */
 static sl_status take(const sli_json *doc, said *s, sl_hardware *out) {
   const sli_json_field fields[] = {
       {"name", SLI_JSON_TEXT, NULL, 0, 0, false},
@@ -96,7 +96,7 @@ static sl_status take(const sli_json *doc, said *s, sl_hardware *out) {
   return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
 }
 
-/* Of the type that is computed in; those of others are numbers too. */
+/* Reads the rate for the type that is computed in, and checks the rates of the others. */
 static sl_status read_rate(const sli_json *doc, const said *s, sl_dtype dtype, double *out) {
   const sli_json_field wanted = {sl_dtype_name(dtype), SLI_JSON_NUMBER, out, 0, most_rate, true};
   sl_status status = sli_json_pick(doc, s->rates, &wanted, 1);

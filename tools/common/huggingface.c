@@ -1,4 +1,4 @@
-/* config.json and model options: a table for each family says which key is which option. */
+/* config.json as model options: a table for each family maps keys to options. */
 #include "tools/common/huggingface.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ char *huggingface_file(const char *folder, const char *name) {
 
 /* ---- families ------------------------------------------------------------------------------ */
 
-/* A number or a flag that all models of a family have. */
+/* A number or a flag with one value in all models of a family. */
 typedef struct fixed_option {
   const char *option, *value;
 } fixed_option;
@@ -35,13 +35,18 @@ typedef struct fixed_option {
 typedef struct family {
   const char *type, *architecture, *model;
   const config_field *fields;
-  const sli_key *keys[3];                /* besides those of the fields, and config_keys_common; NULL: none */
-  const char *bias;                      /* of Qwen2: always; NULL: as attention_bias says */
-  const char *theta;                     /* where rope_theta is not said */
-  bool switched;                         /* sliding_window counts where use_sliding_window is set */
-  const char *window;                    /* where sliding_window is not said; NULL: it is no --window */
+  /* known keys besides the fields and config_keys_common; NULL: none */
+  const sli_key *keys[3];
+  /* value for Qwen2, which always has biases; NULL: attention_bias decides */
+  const char *bias;
+  const char *theta;                     /* value if rope_theta is absent */
+  /* sliding_window applies only if use_sliding_window is set */
+  bool switched;
+  /* value if sliding_window is absent; NULL: the family has no --window */
+  const char *window;
   const fixed_option *fixed;             /* ends with {0}; NULL: none */
-  sl_status (*derive)(const config *c, const struct family *f); /* what is no field */
+  /* sets options that no field maps to */
+  sl_status (*derive)(const config *c, const struct family *f);
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
 } family;
 
@@ -57,7 +62,7 @@ static const config_field gpt2_fields[] = {
     {.key = "n_positions", .option = "positions", .missing = "1024"}, {.key = "vocab_size", .option = "vocab"},
     {.key = "layer_norm_epsilon", .option = "eps", .missing = "1e-5"}, {0}};
 
-/* What counts where a file does not say is what transformers takes then. */
+/* Fields of a LLaMA-like family. Defaults are those of transformers. */
 #define LLAMA_FIELDS(kv_heads, positions_, eps_)                                                                  \
   {.key = "num_hidden_layers", .option = "layers"}, {.key = "hidden_size", .option = "width"},                   \
       {.key = "num_attention_heads", .option = "heads"},                                                         \
@@ -116,7 +121,7 @@ static const family families[] = {
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-/* A number of rope_parameters as a rope's text has it; NULL: it has none of that key. */
+/* Formats a number of rope_parameters for a rope's text; NULL: the key is absent. */
 static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
   static const char *const others[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "truncate", "finetuned"};
   *out = NULL;
@@ -130,7 +135,7 @@ static sl_status rope_number(const config *c, const char *kind, const cJSON *ite
   return SL_OK;
 }
 
-/* Appends "KEY=VALUE"; takes `more` over. */
+/* Appends "KEY=VALUE". Takes ownership of `more`. */
 static void add_to_rope(char **text, char *more) {
   char *longer = sli_format("%s%s%s", *text, strchr(*text, ':') ? "," : ":", more);
   free(*text);
@@ -138,8 +143,8 @@ static void add_to_rope(char **text, char *more) {
   *text = longer;
 }
 
-/* "yarn:factor=4,...": the keys of rope_parameters, or rope_scaling as it was called, but for those
- * that say no more than the rest of config.json. */
+/* Formats rope_parameters (formerly rope_scaling) as "yarn:factor=4,...", without keys that
+ * repeat other fields of config.json. */
 static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   const cJSON *type = config_at(from, "rope_type"), *item;
   if (!type) type = config_at(from, "type");
@@ -160,7 +165,7 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   return status ? status : config_check_rope(c, *out);
 }
 
-/* Both names of the same thing say the same. */
+/* Finds the rope. Both names of it must agree if both are present. */
 static sl_status find_rope(const config *c, const cJSON **out) {
   const cJSON *now = config_at(c->root, "rope_parameters"), *before = config_at(c->root, "rope_scaling");
   *out = now ? now : before;
@@ -184,7 +189,7 @@ static sl_status read_rope(const config *c, const family *f) {
   return status;
 }
 
-/* Does a layer see something else than all before it? */
+/* Says whether any layer's attention mask is neither full nor a sliding window. */
 static bool has_other_layers(const config *c) {
   const cJSON *item, *types = config_at(c->root, "layer_types");
   cJSON_ArrayForEach(item, types)
@@ -192,7 +197,7 @@ static bool has_other_layers(const config *c) {
   return types && !cJSON_IsArray(types);
 }
 
-/* Positions that a layer with a window sees at most; 0: all. */
+/* Returns the number of positions that a windowed layer attends to at most; 0: all. */
 static double window_of(const config *c, const family *f) {
   const cJSON *window = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
   const cJSON *used = config_at(c->root, "use_sliding_window");
@@ -201,7 +206,7 @@ static double window_of(const config *c, const family *f) {
   return cJSON_IsNumber(window) ? window->valuedouble : cJSON_IsNull(window) ? 0 : -1;
 }
 
-/* A window makes no difference to sequences that fit in it. */
+/* Checks the sliding window, which makes no difference to sequences that fit in it. */
 static sl_status check_window(const config *c, const family *f) {
   double window = window_of(c, f);
   bool others = has_other_layers(c);
@@ -226,7 +231,8 @@ static sl_status read_window(const config *c, const family *f) {
   return status;
 }
 
-/* Weights of biases that a family has not would be left over. */
+/* Derives options of LLaMA-like families, and refuses biases that the family lacks: their
+   weights would be ignored. */
 static sl_status derive_llama(const config *c, const family *f) {
   const cJSON *said = config_at(c->root, "attention_bias");
   const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
@@ -271,7 +277,7 @@ static sl_status unknown_type(const char *path, const char *name) {
                  name);
 }
 
-/* A user's own model may have a config.json that only it understands. */
+/* Maps the fields. A user's own model may have a config.json that only it understands. */
 static sl_status match(const config *c) {
   const char *name = type_of(c->root), *model = c->s->model->name;
   const family *f = family_of_type(name);
@@ -339,7 +345,7 @@ static bool is_family(const family *f, const settings *s) {
   return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
 }
 
-/* The family that a shipped model is of, with its options; NULL: none. */
+/* Returns the family of a shipped model with its options; NULL: none. */
 static const family *family_of_model(const settings *s) {
   if (!config_is_shipped(s->model)) return NULL;
   for (size_t i = 0; i < SLI_COUNT(families); i++)
@@ -347,7 +353,7 @@ static const family *family_of_model(const settings *s) {
   return NULL;
 }
 
-/* Is there a config.json to be written: of a family, or that of what the run begins with? */
+/* Says whether a config.json can be written: for a family, or copied from the initial weights. */
 static bool has_config(const settings *s) {
   const char *init = settings_text(s, "init");
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
@@ -366,7 +372,7 @@ sl_status huggingface_check(const char *folder, const settings *s) {
   return SL_OK;
 }
 
-/* Dim 0 of a parameter. */
+/* Returns dim 0 of a parameter. */
 static double rows_of(const sl_lowered *lowered, const char *name) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -400,7 +406,7 @@ static cJSON *rope_json(const char *text) {
   cJSON_AddStringToObject(out, "rope_type", copy);
   while ((word = strsep(&rest, ",")) && *word) {
     char *equals = strchr(word, '=');
-    *equals = 0; /* the text was parsed before */
+    *equals = 0; /* the same text parsed before */
     cJSON_AddNumberToObject(out, word, strtod(equals + 1, NULL));
   }
   free(copy);
@@ -424,7 +430,7 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
   put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
 }
 
-/* An expert's width is that of all; what is [experts, width, ...] here says it. */
+/* Returns an expert's width. A parameter here is [experts, width, ...], so dim 1 says it. */
 static double width_of(const sl_lowered *lowered, const char *name) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -468,18 +474,18 @@ static cJSON *make_config(const family *f, const settings *s, const sl_lowered *
   return root;
 }
 
-/* What the model was read from, but that weights are fp32 now. */
+/* Reads the config.json that the model came from, and sets its weights' type to fp32. */
 static sl_status edit_config(const char *path, cJSON **out) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   sl_status status = parse(path, out);
   for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
     if (config_at(*out, keys[i])) put(*out, keys[i], cJSON_CreateString("float32"));
-  /* 0, its default, which transformers takes as 0.0 only */
+  /* 0 is the default, which transformers accepts only as 0.0 */
   if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "router_jitter_noise");
   return status;
 }
 
-/* A read error is no end. */
+/* Copies a file. A read error is not taken for the end of the file. */
 static sl_status copy_file(const char *from, const char *to) {
   char *bytes = NULL;
   size_t size = 0;

@@ -1,27 +1,28 @@
-/* Models as Hugging Face's folders hold them: config.json, weights, tokenizer.json. */
+/* Models in Hugging Face folders: config.json, weights, tokenizer.json. */
 #ifndef SLUICE_TOOLS_COMMON_HUGGINGFACE_H
 #define SLUICE_TOOLS_COMMON_HUGGINGFACE_H
 
 #include "tools/common/settings.h"
 
-/* A folder that is there, or a name that ends in a slash. */
+/* Says whether a path is an existing folder, or ends in a slash. */
 bool huggingface_is_folder(const char *path);
-/* A file of the folder; the caller's to free. */
+/* Returns the path of a file in the folder; the caller frees it. */
 char *huggingface_file(const char *folder, const char *name);
 
-/* The shipped model that the folder's config.json is of. SL_E_INPUT: it has none, or of a model_type that
- * is not known. */
+/* Returns the shipped model that the folder's config.json describes. SL_E_INPUT: there is no
+ * config.json, or its model_type is unknown. */
 sl_status huggingface_model(const char *folder, const char **out);
 
-/* Sets the model's options from the folder's config.json, if it has one and the model is of a
- * family that is known. SL_E_USAGE names an option that was given otherwise, and both values;
- * SL_E_INPUT what the model cannot be. */
+/* Sets the model's options from the folder's config.json, if it has one and the family is known.
+ * SL_E_USAGE names an option that the user gave differently, and both values. SL_E_INPUT names
+ * what is unsupported. */
 sl_status huggingface_read(const char *folder, const settings *s);
 
-/* SL_E_USAGE: there would be no config.json in the folder, or it could not say the model's options. */
+/* Checks that huggingface_save() can write config.json. SL_E_USAGE: there would be none, or it
+   could not express the model's options. */
 sl_status huggingface_check(const char *folder, const settings *s);
-/* Writes config.json beside saved weights: that of `from` (NULL: none), or one made of the model's
- * options; and copies what else lies there but weights. SL_E_IO names the file. */
+/* Writes config.json beside saved weights: that of `from`, or if `from` is NULL one made of the
+ * model's options. Copies other files of `from` except weights. SL_E_IO names the file. */
 sl_status huggingface_save(const char *folder, const char *from, const settings *s,
                            const sl_lowered *lowered);
 

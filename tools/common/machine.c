@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "graph/devices/devices.h"
 
-/* The devices [*first, end) of this process; returns how many. */
+/* Counts the devices [*first, end) of this process. */
 static int count_devices(const settings *s, int *first) {
   int count = 0, all = s->devices.count;
   for (int d = all - 1; d >= 0; d--)

@@ -1,4 +1,4 @@
-/* Which cores the devices get. */
+/* Assignment of cores and GPUs to devices. */
 #ifndef SLUICE_TOOLS_COMMON_MACHINE_H
 #define SLUICE_TOOLS_COMMON_MACHINE_H
 
@@ -8,17 +8,16 @@
 
 typedef struct machine {
   sl_machine *machine;
-  sl_placement *placement; /* of this process's devices; NULL: they need no cores */
-  int first;               /* of the devices of this process */
+  sl_placement *placement; /* cores of this process's devices; NULL: they need none */
+  int first;               /* first device of this process */
 } machine;
 
-/* Places those of the settings' devices that this process drives, filling in what the user left
- * open: their thread count, or which GPUs they are and how much memory they have left. Modelled
- * devices need no cores. */
+/* Places the devices that this process drives, and fills in what the user left open: thread
+ * counts, or which GPUs to use and their free memory. Modelled devices need no cores. */
 sl_status machine_place(settings *s, machine *out);
-/* The same for a plan that is only looked at: its GPUs need not be here. */
+/* Places devices for a plan that is only examined: its GPUs need not be present. */
 sl_status machine_imagine(settings *s, machine *out);
-/* For sl_runtime_options.bind; `m` is the machine. */
+/* Binds a device's thread, for sl_runtime_options.bind; `m` is the machine. */
 void machine_bind(void *m, int device, int thread);
 void machine_fini(machine *m);
 

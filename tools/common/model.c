@@ -1,4 +1,4 @@
-/* Finding MODEL: a built-in, a shared object, or C to be compiled. */
+/* Lookup of MODEL: a built-in, a shared object, or C source to be compiled. */
 #include "tools/common/model.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ static sl_status load(const char *path, const char *shown, const sl_model **out)
 
 enum { MAX_WORDS = 64 };
 
-/* The headers lie beside the program, in a build tree as in an installation. */
+/* Finds the headers, which are beside the program both in a build tree and in an installation. */
 static sl_status include_folder(char **out) {
   char exe[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
@@ -65,7 +65,7 @@ static sl_status include_folder(char **out) {
   return status;
 }
 
-/* $CC may hold more than one word ("ccache gcc"). `text` is cut up. */
+/* Splits $CC, which may hold more than one word ("ccache gcc"). Modifies `text`. */
 static int split_words(char *text, char **words) {
   int n = 0;
   for (char *word = strtok(text, " \t"); word && n < MAX_WORDS / 2; word = strtok(NULL, " \t"))
@@ -73,7 +73,7 @@ static int split_words(char *text, char **words) {
   return n;
 }
 
-/* This program's environment with another TMPDIR; the caller's to free, and its first entry. */
+/* Copies the environment with another TMPDIR. The caller frees the array and its first entry. */
 static char **environment_in(const char *folder) {
   size_t n = 0, kept = 1;
   while (environ[n]) n++;
@@ -84,8 +84,8 @@ static char **environment_in(const char *folder) {
   return out;
 }
 
-/* Runs a program to its end, with its temporary files in `folder`; *good: it ended with status 0. Ctrl-C
- * meanwhile is for the program, not for us: there is a folder to remove. */
+/* Runs a program to its end, with temporary files in `folder`; *good: it exited with status 0.
+ * Ctrl-C is left to the program meanwhile, because this process still has to remove the folder. */
 static sl_status run_program(char **words, const char *folder, bool *good) {
   struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
   sigaction(SIGINT, &ignore, &before);
@@ -112,8 +112,8 @@ static sl_status run_program(char **words, const char *folder, bool *good) {
   return SL_OK;
 }
 
-/* A compiler takes @FILE for options that it finds in FILE, and hands the name without its folder to
- * parts of itself that do so too. */
+/* Refuses a name that begins with @: a compiler reads @FILE as a file of options, and passes the
+ * base name to its subprograms, which do the same. */
 static sl_status check_name(const char *source) {
   const char *slash = strrchr(source, '/'), *name = slash ? slash + 1 : source;
   if (access(source, R_OK)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
@@ -152,7 +152,7 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
   status = compile(source, object, place.folder);
   if (!status) status = load(object, source, out);
   free(object);
-  sli_tempdir_close(&place); /* what is loaded stays */
+  sli_tempdir_close(&place); /* a loaded object stays loaded */
   return status;
 }
 

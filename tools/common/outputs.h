@@ -1,4 +1,4 @@
-/* What tools write: tried before the work, and looked at when they end. */
+/* Output files of tools: checked before the work, and reported on at the end. */
 #ifndef SLUICE_TOOLS_COMMON_OUTPUTS_H
 #define SLUICE_TOOLS_COMMON_OUTPUTS_H
 
@@ -7,19 +7,20 @@
 
 #include <sluice/model.h>
 
-/* An option whose values name what is written. */
+/* An option whose values name output files or folders. */
 typedef struct output {
   const char *option;
-  bool (*is_folder)(const char *path); /* NULL: it is always a file */
+  /* says whether a value is a folder; NULL: it is always a file */
+  bool (*is_folder)(const char *path);
 } output;
 
-/* Tries all that are given, so that an hour of work is not lost to a folder that is not there. SL_E_USAGE names the
- * option. "-" is the standard output where `dash` says so. */
+/* Checks that all given outputs can be written, so that no long run is lost to a missing folder.
+ * SL_E_USAGE names the option. "-" means the standard output if `dash` is set. */
 sl_status outputs_try(const sl_args *args, const output *list, size_t n, bool dash);
-bool output_in_folder(const char *path); /* always */
+bool output_in_folder(const char *path); /* returns true */
 
-/* The end of a tool: says what went wrong, be it only that its standard output could not be written. Returns the exit
- * status: of `status`, or else `exit_status`. */
+/* Ends a tool: reports what went wrong, including a failed write to standard output. Returns the
+ * exit status of `status`, or else `exit_status`. */
 int outputs_end(const char *tool, sl_status status, int exit_status);
 
 #endif

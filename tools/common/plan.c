@@ -9,7 +9,7 @@ static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t 
   memset(tokens, 0, (size_t)count * sizeof *tokens);
 }
 
-enum { ANY_CHUNKS = 6 }; /* can be dealt out as 1, 2 or 3 chunks */
+enum { ANY_CHUNKS = 6 }; /* divisible into 1, 2 or 3 chunks */
 
 static sl_status check_stages(const settings *s) {
   enum { MOST = 1 << 16 };
@@ -25,11 +25,11 @@ sl_status plan_build(const settings *s, sl_graph *g) {
   sl_status status = s->model->build(g, s->model_args);
   model_being_built = NULL;
   sl_status misuse = sl_args_status(s->model_args);
-  if (misuse) return misuse; /* what else went wrong may follow from that */
+  if (misuse) return misuse; /* other errors may follow from the misuse */
   return status ? status : sl_graph_status(g);
 }
 
-/* The graph for inference needs no data. */
+/* Makes the model's graph. A graph for inference needs no data. */
 static sl_status make_graph(const settings *s, const sl_lower_options *run, planned *out) {
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
   bool infer = s->use == USE_INFERENCE, steps = s->use == USE_TRAINING;
@@ -53,13 +53,14 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
   return status;
 }
 
-/* Large grids are predicted by one device of each, which is as good, and soon done. */
+/* Says whether one device stands for all of its stage: for large grids this is as accurate and
+   much faster. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
   return s->clock == SL_CLOCK_VIRTUAL && s->stages * settings_ranks(s) > MOST_DEVICES;
 }
 
-/* 0: nothing is said of them. */
+/* Counts the barriers given; 0: none were. */
 static int barriers_given(const settings *s) {
   return sl_arg_given(s->run, "vocab-barriers", 0) ? (int)sl_arg_int(s->run, "vocab-barriers") : 0;
 }

@@ -8,17 +8,16 @@ typedef struct planned {
   sl_graph *graph;
   sl_lowered *lowered;
   const sl_plan *plan;
-  int64_t items;    /* per step */
-  const char *word; /* what items are: "tokens" */
+  int64_t items;    /* items per step */
+  const char *word; /* unit of the items: "tokens" */
 } planned;
 
-/* Builds the model's graph and lowers it. Of `run` the callbacks are taken, and
- * how often to store; and what it says of `shard` and `recompute`, in place of the settings'.
- * NULL: nothing. Any thread, each with its own out. On failure
- * nothing is left to free. */
-/* Has the model build its graph; an error names what it did wrong. */
+/* Builds the model's graph and lowers it. From `run` (NULL: nothing) it takes the callbacks, the
+ * store interval, and `shard` and `recompute` in place of the settings'. May run on any thread,
+ * each with its own `out`. On failure nothing is left to free. */
+/* Has the model build its graph. An error names the model's mistake. */
 sl_status plan_build(const settings *s, sl_graph *g);
-/* While this thread has one do so its name, else NULL: for a handler of faults. */
+/* Name of the model that this thread is building, else NULL: for a fault handler. */
 extern _Thread_local const char *volatile model_being_built;
 
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);

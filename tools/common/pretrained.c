@@ -22,7 +22,7 @@ sl_status pretrained_read(settings *s) {
   return huggingface_read(init, s);
 }
 
-/* Of a file in whose place git-lfs has put a pointer nothing else is known. */
+/* Refuses a git-lfs pointer in place of a file, about which nothing else is known. */
 static sl_status check_pointer(const char *path) {
   char begin[128] = "";
   FILE *file = fopen(path, "rbe");
@@ -34,7 +34,7 @@ static sl_status check_pointer(const char *path) {
 sl_status pretrained_model(const char *path, const char **out) {
   *out = NULL;
   if (huggingface_is_folder(path)) return huggingface_model(path, out);
-  if (sli_gguf_is(path)) *out = "llama"; /* all that are known are */
+  if (sli_gguf_is(path)) *out = "llama"; /* the only supported architectures */
   return *out ? SL_OK : check_pointer(path);
 }
 

@@ -15,7 +15,7 @@ typedef struct entry {
 
 struct profile {
   size_t count;
-  entry *entries; /* by name */
+  entry *entries; /* sorted by name */
 };
 
 static int by_name(const void *a, const void *b) {

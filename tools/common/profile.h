@@ -1,4 +1,4 @@
-/* Durations of ops, as an earlier run measured them: the "ops" of its report. */
+/* Durations of ops measured by an earlier run: the "ops" of its report. */
 #ifndef SLUICE_TOOLS_COMMON_PROFILE_H
 #define SLUICE_TOOLS_COMMON_PROFILE_H
 
@@ -8,13 +8,13 @@
 
 typedef struct profile profile;
 
-/* SL_E_INPUT names the file and what is wrong with it. */
+/* Reads a profile. SL_E_INPUT names the file and the error. */
 sl_status profile_read(const char *path, profile **out);
-/* The same of a report in memory. */
+/* Makes a profile from a report in memory. */
 sl_status profile_make(const sli_json *report, profile **out);
 void profile_destroy(profile *p);
 
-/* Seconds of one call of an op, or -1 if it was not measured; fits
+/* Returns the seconds of one call of an op, or -1 if it was not measured. Suits
  * sl_lower_options.op_seconds with the profile as ctx. */
 double profile_seconds(void *profile, const char *name);
 

@@ -7,7 +7,7 @@
 #include "tools/common/pretrained.h"
 #include "tools/common/ticks.h"
 
-/* A model whose weights lie ready knows how long its sequences may be. */
+/* Sets the context to the length that pretrained weights support. */
 static sl_status set_context(settings *s) {
   char text[32];
   int64_t most = 0;
@@ -64,7 +64,8 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
   return text ? ticks_read(text, out, whole) : SL_OK;
 }
 
-/* ---- what processes have alike -------------------------------------------------------------------- */
+/* ---- options that processes must share
+   ----------------------------------------------------------- */
 
 sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"), *dot = strrchr(s->model_word, '.');

@@ -1,4 +1,4 @@
-/* Sessions as command lines say: for actorserve, and for actortune --slo. */
+/* Sessions configured by a command line: for actorserve, and for actortune --slo. */
 #ifndef SLUICE_TOOLS_COMMON_SERVING_H
 #define SLUICE_TOOLS_COMMON_SERVING_H
 
@@ -8,7 +8,7 @@
 #include "tools/common/settings.h"
 #include "tools/common/terms.h"
 
-/* The options that both have. */
+/* Options that both tools have. */
 #define SERVING_OPTIONS                                                                                                \
   {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0}, \
       {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (as they lie in the file: bf16, Q8_0, " \
@@ -20,7 +20,7 @@
     "several stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0              \
   }
 
-/* Those of requests that come as a file says. */
+/* Options for requests that arrive as a file says. */
 #define SERVING_PLAY_OPTIONS                                                                                           \
   {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} " \
    "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0},                      \
@@ -29,21 +29,23 @@
     "L positions, and E for each token that is sampled [0]; or a FILE, the report of a run of one stage with --arrivals; as --machine says if not given", 0, 0   \
   }
 
-/* What the settings say of all sessions: for a tool's `read`. Whatever of the plan is about training is as sessions
- * have it, and the model's context is as long as its weights are for. */
+/* Reads the settings that all sessions share; a tool's `read` calls it. Training options of the
+ * plan get the values that sessions need. The model's context is set to what its weights
+ * support. */
 sl_status serving_read(settings *s);
 
-/* A session of the settings' model: all but what a tool sets itself, sizes that are its own, threads, processes and
- * files. Points into `s`. */
+/* Returns session options for the settings' model, without those that a tool sets itself: its
+ * own sizes, threads, processes and files. They point into `s`. */
 sl_session_options serving_options(const settings *s);
 
-/* What all processes of a session must have alike: the model, all options but those that `apart` says, and what the files of
- * weights, adapters and code hold. SL_E_INPUT names one that cannot be read. */
+/* Collects what all processes of a session must have in common: the model, all options except
+ * those that `apart` accepts, and the contents of weights, adapters and code. SL_E_INPUT names
+ * an unreadable file. */
 sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t);
 
-/* --arrivals, as fast as --rate says; in the settings' arena. */
+/* Reads --arrivals, scaled by --rate, into the settings' arena. */
 sl_status serving_arrivals(settings *s, arrivals *out);
-/* --tick, where it is *given: see ticks_read(). */
+/* Reads --tick; *given: it was set. See ticks_read(). */
 sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *whole);
 
 #endif

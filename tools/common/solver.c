@@ -1,15 +1,15 @@
-/* Where everything of a plan is best kept: a search among plans.
+/* Search for the best placement of everything in a plan.
  *
- * A candidate is a choice for each block: what it makes for the way back is kept, computed again, or
- * lives elsewhere, and so its optimizer's state; and how much is sharded. What it is worth is what the
- * virtual clock says of its plan, as of any plan, and what it takes are that plan's own bytes. Of two that
- * take as long that is better which moves less.
+ * A candidate chooses for each block whether its activations are kept, recomputed or offloaded,
+ * and where its optimizer state lives; and how much is sharded. Its value is the simulated time
+ * of its plan, and its cost is that plan's own bytes. Of two with equal time the one that
+ * transfers less is better.
  *
- * Where there are few, all are tried that differ in what a block keeps. Else the search begins with
- * choices that divide the blocks in two: the first so many, or so many evenly spread, are treated one
- * way and the rest another, with as many of the thriftier ones as it takes (by bisection: they take
- * less memory and more time). From the best few it climbs: another way for one block, or two blocks
- * that change places, as long as that helps.
+ * If there are few candidates that differ in what a block keeps, all are tried. Otherwise the
+ * search starts from choices that divide the blocks in two: the first n, or n evenly spaced, are
+ * treated one way and the rest another. Bisection finds how many need the thriftier way, which
+ * takes less memory and more time. From the best few the search climbs, changing one block or
+ * exchanging two, as long as that helps.
  *
  * The effort is counted in firings, not in seconds, so that every process finds the same. */
 #include "tools/common/solver.h"
@@ -22,12 +22,12 @@
 #include "tools/common/plan.h"
 
 enum { MOST_FIRINGS = 3000000, MOST_EXHAUSTIVE = 256, BASIC_WAYS = 4, KEPT = 3, STEPS = 3 };
-enum { MAKING = 20 }; /* firings that are as much work as an actor of a plan that is made */
+enum { MAKING = 20 }; /* work to make one actor of a plan, in firings */
 
 typedef struct trial {
   choice choice;
-  double seconds;      /* INFINITY: it cannot be */
-  double moved;        /* bytes of a step */
+  double seconds;      /* INFINITY: impossible */
+  double moved;        /* bytes transferred in a step */
   size_t bytes[SL_SPACE_COUNT];
   bool fits;
 } trial;
@@ -35,7 +35,7 @@ typedef struct trial {
 typedef struct search {
   choices all;
   const sl_lower_options *run;
-  size_t budget[SL_SPACE_COUNT]; /* 0: any number of bytes */
+  size_t budget[SL_SPACE_COUNT]; /* bytes of each space; 0: unlimited */
   int64_t firings;
   size_t count, capacity;
   trial *trials;
@@ -71,7 +71,7 @@ static int64_t count_firings(const sl_plan *plan) {
   return sum;
 }
 
-/* Of what does not fit the time is not asked. */
+/* Measures a trial. A plan that does not fit is not timed. */
 static void weigh(search *x, const planned *p, trial *t) {
   sl_figures f;
   x->firings += count_firings(p->plan);
@@ -86,7 +86,7 @@ static void weigh(search *x, const planned *p, trial *t) {
   free(f.devices);
 }
 
-/* Without budgets, to see what it takes. */
+/* Makes a trial's plan without budgets, to learn its size. */
 static void make(search *x, trial *t) {
   sli_arena arena = {0};
   settings s = *x->all.s;
@@ -94,7 +94,7 @@ static void make(search *x, trial *t) {
   planned p;
   choice_apply(&x->all, &t->choice, &arena, &s);
   s.devices.budget_bytes = s.kept.homes.host_bytes = s.kept.homes.disk_bytes = 0;
-  run.sharing = NULL; /* nothing is shown */
+  run.sharing = NULL; /* no output */
   t->seconds = INFINITY;
   if (!plan_make(&s, &run, &p)) {
     weigh(x, &p, t);
@@ -103,7 +103,7 @@ static void make(search *x, trial *t) {
   sli_arena_fini(&arena);
 }
 
-/* Every choice is made once. The trial's number. */
+/* Returns the number of a choice's trial; every choice is made only once. */
 static size_t try_choice(search *x, const choice *c) {
   for (size_t i = 0; i < x->count; i++)
     if (!memcmp(&x->trials[i].choice, c, sizeof *c)) return i;
@@ -118,7 +118,7 @@ static bool fits(search *x, const choice *c) {
   return x->trials[at].fits;
 }
 
-/* First time, then what is moved. */
+/* Compares by time, then by bytes transferred. */
 static int compare(const trial *a, const trial *b) {
   if (a->fits != b->fits) return a->fits ? -1 : 1;
   double least = 1e-9 * SLI_MIN(a->seconds, b->seconds);
@@ -130,7 +130,7 @@ static int compare(const trial *a, const trial *b) {
 
 static bool can_go_on(const search *x, double share) { return (double)x->firings < share * MOST_FIRINGS; }
 
-/* All choices that differ in a few ways only, if there are not too many. */
+/* Tries all choices that differ in a few ways, if there are not too many. False: too many. */
 static bool try_all(search *x, choice c) {
   int n = x->all.nblocks, ways = SLI_MIN(x->all.nways, BASIC_WAYS);
   double count = pow(ways, n);
@@ -142,7 +142,8 @@ static bool try_all(search *x, choice c) {
   return true;
 }
 
-/* So many blocks go one way, the others another: the first ones, or evenly spread. */
+/* Makes a choice with `count` blocks treated one way and the rest another; the blocks are the
+   first ones, or evenly spaced. */
 static choice divide(const search *x, choice c, int way, int other, int count, bool spread) {
   int n = x->all.nblocks;
   for (int b = 0; b < n; b++) {
@@ -152,7 +153,8 @@ static choice divide(const search *x, choice c, int way, int other, int count, b
   return c;
 }
 
-/* With as few blocks as it takes for the rest to go the other way, which alone does not fit. */
+/* Finds, by bisection, the fewest blocks to treat one way so that the rest may go the other way,
+   which does not fit alone. */
 static void try_divided(search *x, choice base, int way, int other, bool spread) {
   int enough = x->all.nblocks, few = 0;
   while (enough - few > 1) {
@@ -176,10 +178,11 @@ static void try_ways(search *x, choice base) {
         try_divided(x, base, w, other, spread);
 }
 
-/* Every place for the state, everything that can be sharded; a while for each. */
+/* Tries every offload target of the state and every level of sharding, with a share of the
+   effort each. */
 static void try_starts(search *x) {
   choice first = choice_none(&x->all);
-  if (!try_all(x, first) && fits(x, &first)) return; /* nothing is faster than to keep everything */
+  if (!try_all(x, first) && fits(x, &first)) return; /* nothing is faster than keeping everything */
   for (int shard = x->all.shard; shard < x->all.nshards; shard++)
     for (int i = 0; i < x->all.nstates && can_go_on(x, 0.5); i++) {
       choice c = first;
@@ -215,7 +218,7 @@ static bool swap_ways(const search *x, choice *c, int i) {
   return true;
 }
 
-/* The i-th neighbour, if that is another choice; *end: there are no more. */
+/* Makes the i-th neighbour. False: it is the same choice. *end: there are no more. */
 static bool neighbour(const search *x, choice *c, int i, bool *end) {
   int n = x->all.nblocks, ways = n * x->all.nways, states = n * x->all.nstates;
   *end = i >= ways + states + n * n;
@@ -224,7 +227,7 @@ static bool neighbour(const search *x, choice *c, int i, bool *end) {
   return i < ways + states ? change_state(x, c, i - ways) : swap_ways(x, c, i - ways - states);
 }
 
-/* Takes each neighbour that is better, until there is none in a whole round. */
+/* Takes each neighbour that is better, until a whole round finds none. */
 static void climb(search *x, size_t from) {
   bool end = false;
   for (int i = 0, since = 0; !end && can_go_on(x, 1); i++, since++) {
@@ -252,7 +255,7 @@ static void climb_from_best(search *x) {
   sort(x);
 }
 
-/* What takes least of a device, of all that can be made. */
+/* Returns the trial that takes least of a device, among plans that could be made. */
 static const trial *least(const search *x) {
   const trial *best = NULL;
   for (size_t i = 0; i < x->count; i++) {
@@ -263,7 +266,7 @@ static const trial *least(const search *x) {
   return best;
 }
 
-/* "16.8 MiB of a device's 12.0 MiB, 24.0 MiB on disk": what it needs of all there is. */
+/* Formats "16.8 MiB of a device's 12.0 MiB, 24.0 MiB on disk": the needs and the limits. */
 static void format_needs(const search *x, const trial *t, char *text, size_t size) {
   size_t at = 0;
   for (int s = 0; s < SL_SPACE_COUNT && at < size; s++) {
@@ -278,7 +281,7 @@ static void format_needs(const search *x, const trial *t, char *text, size_t siz
 
 static sl_status nothing_fits(const search *x) {
   const trial *t = least(x);
-  if (!t) return SL_E_USAGE; /* it cannot be for another reason, which has been said */
+  if (!t) return SL_E_USAGE; /* it failed for another reason, which was reported */
   char *said = choice_format(&x->all, &t->choice), needs[256] = "";
   format_needs(x, t, needs, sizeof needs);
   sl_status status = sl_fail(SL_E_BUDGET, "home auto: of %zu plans none fits; what takes least of a device, %s, "

@@ -10,7 +10,7 @@
 
 /* ---- values as text ---------------------------------------------------------------------- */
 
-/* As short as it can be while it is the same number. */
+/* Formats a number with the fewest digits that read back the same. */
 static char *number_text(double value) {
   if (value == (double)(int)value) return sli_format("%d", (int)value);
   char *text = sli_format("%1.15g", value);
@@ -42,7 +42,7 @@ static char *value_text(const sl_args *args, const sl_option *o) {
   return given ? terms_given(args, o->name) : sli_strdup(o->value);
 }
 
-/* What it is where nobody says anything; NULL: it must be said. */
+/* Formats an option's default; NULL: it has none. */
 static char *usual_text(const sl_option *o) {
   if (!o->value) return NULL;
   switch (o->kind) {

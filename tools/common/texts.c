@@ -29,7 +29,7 @@ static sl_gpu_links read_links(const char *when) {
 
 /* ---- durations and quotas ------------------------------------------------------------------ */
 
-/* Takes over what was read of one --quota. */
+/* Appends the quotas of one --quota. Takes ownership of them. */
 static void keep_quotas(settings *s, const sl_quota *read, int count) {
   for (int i = 0; i < count; i++) {
     sl_quota *q = &s->quotas[s->nquotas++];
@@ -55,7 +55,7 @@ static sl_status read_quotas(settings *s) {
   return SL_OK;
 }
 
-/* DIR, or DIR:SIZE where what follows the last colon is a size. */
+/* Reads DIR, or DIR:SIZE if what follows the last colon is a size. */
 static sl_status read_disk(settings *s) {
   const char *text = settings_text(s, "disk"), *colon = text ? strrchr(text, ':') : NULL, *at;
   if (!text) return SL_OK;
@@ -67,7 +67,7 @@ static sl_status read_disk(settings *s) {
   return SL_OK;
 }
 
-/* "full,none@h.3" */
+/* Joins the --recompute values: "full,none@h.3". */
 static void read_recompute(settings *s) {
   const char *text;
   s->kept.recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
@@ -88,7 +88,7 @@ static sl_status read_host_memory(settings *s) {
   return sl_fail(SL_E_USAGE, "--host-memory %s: not a size such as 64G", text);
 }
 
-/* "auto" stands for all that the others do not speak of. */
+/* Reads one --home. "auto" covers everything that the others do not mention. */
 static sl_status read_home(settings *s, const char *text, sl_home *to) {
   bool choose = !strcmp(text, "auto");
   s->kept.choose |= choose;
@@ -113,7 +113,7 @@ static sl_status read_homes(settings *s) {
 
 /* ---- training ------------------------------------------------------------------------------ */
 
-/* All texts given for an option. */
+/* Returns all values given for an option. */
 static const char *const *given_texts(settings *s, const char *name, int *count) {
   for (*count = 0; sl_arg_given(s->run, name, *count);) ++*count;
   const char **texts = sli_arena_alloc(&s->arena, (size_t)(*count + 1) * sizeof *texts);
@@ -121,7 +121,8 @@ static const char *const *given_texts(settings *s, const char *name, int *count)
   return texts;
 }
 
-/* Adapters of a folder have the ranks that they were saved with, whatever patterns say. */
+/* Reads the adapters. Those of a folder keep the ranks they were saved with, whatever patterns
+   say. */
 static sl_status read_adapters(settings *s) {
   const char *dir = settings_text(s, "adapter");
   int given, found = 0;
@@ -142,7 +143,7 @@ static sl_status read_training(settings *s) {
   sl_training *t = &s->training;
   t->optimizer = settings_text(s, "optimizer");
   t->schedule = settings_text(s, "lr-schedule");
-  t->steps = 1; /* no plan depends on it; a run sets its own */
+  t->steps = 1; /* no plan depends on it; a run sets its own number */
   t->groups = given_texts(s, "group", &t->ngroups);
   t->frozen = given_texts(s, "freeze", &t->nfrozen);
   return read_adapters(s);
@@ -150,7 +151,7 @@ static sl_status read_training(settings *s) {
 
 /* ---- grids --------------------------------------------------------------------------------- */
 
-/* "S0", "B", "P" up to *end, or "-": *found is false. */
+/* Reads one axis of a signature: "S0", "B" or "P", up to *end; for "-" *found is false. */
 static bool read_sbp(const char *text, const char **end, sl_sbp *out, bool *found) {
   *found = *text != '-';
   *end = text + 1;
@@ -161,7 +162,7 @@ static bool read_sbp(const char *text, const char **end, sl_sbp *out, bool *foun
   return out->dim >= 0 && out->dim < SL_MAX_DIMS;
 }
 
-/* "wte.weight=B,S0" */
+/* Reads one --sbp: "wte.weight=B,S0". */
 static sl_status read_given(settings *s, const char *text) {
   const char *equals = strrchr(text, '='), *at = equals ? equals + 1 : text;
   bool good = equals && equals > text;
@@ -183,7 +184,7 @@ enum { MOST_DEVICES = 1 << 16 };
 int settings_ranks(const settings *s) { return s->grid.data * s->grid.sequence * s->grid.tensor; }
 
 static sl_status check_ranks(const settings *s) {
-  int64_t ranks = (int64_t)s->grid.data * s->grid.sequence; /* each up to 2^16 */
+  int64_t ranks = (int64_t)s->grid.data * s->grid.sequence; /* each factor is at most 2^16 */
   if (ranks <= MOST_DEVICES && ranks * s->grid.tensor <= MOST_DEVICES) return SL_OK;
   char *sequence = s->grid.sequence > 1 ? sli_format(" times --sequence %d", s->grid.sequence) : sli_strdup("");
   sl_fail(SL_E_USAGE, "--data-parallel %d%s times --tensor %d: at most %d devices can share "
@@ -218,7 +219,7 @@ static sl_status read_grid(settings *s) {
   return status;
 }
 
-/* As many stages as there are devices for, or as many devices as the stages need. */
+/* Makes stages match the devices, or devices match what the stages need. */
 static sl_status count_devices(settings *s) {
   int ranks = settings_ranks(s);
   int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
@@ -244,7 +245,8 @@ void settings_occupy(settings *s) {
   s->devices.count = s->stages * ranks;
 }
 
-/* On the virtual clock no device computes: modelled ones stand for those that would. */
+/* Reads --clock. On the virtual clock no device computes: modelled devices replace the real
+   ones. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
   const sli_kind *kind = sli_kind_find(s->devices.kind), *model = sli_kind_model(kind);

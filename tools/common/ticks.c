@@ -11,7 +11,7 @@ static const double most_seconds = 1e9;
 
 static bool is_seconds(double x) { return x >= 0 && x <= most_seconds; }
 
-/* As many as there are, with commas between them; 0: something else is there as well. */
+/* Reads up to `most` numbers separated by commas; returns how many, or 0 if other text follows. */
 static int read_list(const char *text, int most, double *out) {
   for (int n = 0; n < most; text++) {
     char *end;
@@ -34,7 +34,7 @@ static sl_status read_numbers(const char *text, sl_tick_cost *out) {
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* As many as there are, 1 to `most`. */
+/* Reads an array of 1 to `most` numbers. */
 static sl_status read_array(const sli_json *doc, const cJSON *all, int most, double *out, int *count) {
   size_t n = sli_json_count(all), i = 0;
   if (n < 1 || n > (size_t)most) return sli_json_fail(doc, all, "wanted 1 to %d numbers, found %zu", most, n);
@@ -90,7 +90,7 @@ sl_status ticks_read(const char *text, sl_tick_cost *out, bool *whole) {
   return *whole ? read_file(text, out) : read_numbers(text, out);
 }
 
-/* ---- and back --------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------------------- */
 
 sl_tick_cost ticks_share(const sl_tick_cost *c, double share) {
   sl_tick_cost part = *c;

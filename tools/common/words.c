@@ -14,7 +14,7 @@ void words_add(words *w, const char *format, ...) {
   char *text = NULL;
   SLI_CHECK(vasprintf(&text, format, args) >= 0, "no memory for a word");
   va_end(args);
-  SLI_GROW(w->items, w->count + 1, w->capacity); /* and a NULL behind them */
+  SLI_GROW(w->items, w->count + 1, w->capacity); /* room for the terminating NULL */
   w->items[w->count++] = text;
 }
 
@@ -52,7 +52,7 @@ static bool has_controls(const char *word) {
   return *word;
 }
 
-/* $'...': what a terminal would act on is written as \NNN. */
+/* Prints $'...', with control characters that a terminal would act on written as \NNN. */
 static void print_controls(const char *word, FILE *out) {
   fputs("$'", out);
   for (const char *at = word; *at; at++)

@@ -4,7 +4,7 @@
 
 #include "tools/common/settings.h"
 
-/* A row of words, with a NULL behind the last. */
+/* A list of words, terminated by NULL. */
 typedef struct words {
   size_t count, capacity;
   char **items;
@@ -13,14 +13,14 @@ typedef struct words {
 void words_add(words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void words_fini(words *w);
 
-/* Every value that was given for an option, as it was given. */
+/* Adds every value of an option as the user gave it. */
 void words_given(const sl_option *o, const sl_args *args, words *to);
-/* The model and its options. */
+/* Adds the model and its options. */
 void words_model(const settings *s, words *to);
 
-/* "actorrun" and these, quoted for a shell, on one line; the caller's to free(). */
+/* Returns "actorrun" and the words on one line, quoted for a shell; the caller frees it. */
 char *words_line(const words *w);
-/* The same of another tool. */
+/* Returns the line for another tool. */
 char *words_line_of(const char *tool, const words *w);
 
 #endif

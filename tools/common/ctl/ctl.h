@@ -1,5 +1,5 @@
-/* How a run is asked and steered from outside while it goes on: by its user, over a
- * socket of the machine it runs on, and by the other processes of its job. */
+/* Control of a running job: queries and changes by its user, over a Unix socket of this machine,
+ * and by the other processes of the job. */
 #ifndef SLUICE_TOOLS_COMMON_CTL_H
 #define SLUICE_TOOLS_COMMON_CTL_H
 
@@ -13,70 +13,73 @@
 
 struct cJSON;
 
-/* What is asked: a run, and what its owner tells of it besides. */
+/* The run under control, and what its owner adds to the answers. */
 typedef struct subject {
-  sl_job *processes;     /* this one among the others */
+  sl_job *processes;     /* the job, which tells this process's place in it */
   const sl_plan *plan;
   const sl_lowered *lowered;
   sl_runtime *rt;
   const char *model;
-  void *ctx;             /* the owner's */
-  size_t own_bytes;      /* that it tells of each process: plain data, written by tell */
+  void *ctx;             /* context of the owner's callbacks */
+  size_t own_bytes;      /* bytes of plain data the owner sends for each process, written by tell */
   void (*tell)(void *ctx, void *own);
-  /* Adds to the answer what all have told: own[processes], NULL of one that is silent. */
+  /* Adds the owner's data of all processes to the answer: own[processes], NULL for one that did
+     not answer. */
   void (*describe)(void *ctx, const sl_look *look, const void *const *own, struct cJSON *to);
 } subject;
 
 typedef struct control control;
 struct topic;
 
-/* Starts the thread that answers other processes, about the topics up to one without a
- * question. The subject outlives it. */
+/* Starts the thread that answers other processes. `topics` ends with one that has no question.
+ * The subject must outlive the control. */
 sl_status control_open(const subject *s, const struct topic *topics, control **out);
-/* From here on the user is answered too. Once all processes have a control. */
+/* Starts answering the user. Call it once all processes have a control. */
 sl_status control_listen(control *c);
 void control_close(control *c);
 
-/* A question that each process of the job answers on its control's thread, all
- * questions in the same order. What it writes to `out` is the answer. */
+/* A question that each process of the job answers on its control thread. All processes see
+ * questions in the same order. The text written to `out` is the answer. */
 typedef struct question {
   const char *word; /* up to 15 characters */
   void (*answer)(control *c, const subject *s, const void *data, size_t bytes, FILE *out);
 } question;
 
-/* Puts a question to all processes of the job and waits until they have answered, or
- * as many as have by the end of the time. [processes], each and all the caller's to
- * free(); data is NULL for one that is silent. Within a request, on control's thread. */
+/* Asks all processes of the job and waits for their answers, at most `ms`. Returns [processes]
+ * blobs; the caller frees the array and each blob's data. NULL data: no answer. Call it within a
+ * request, on the control thread. */
 sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes, int ms);
 
-/* What is kept of a trace that was switched on, on control's thread. */
+/* State of a trace that is being recorded, on the control thread. */
 typedef struct tracing {
-  char *path; /* free() of it is control's; NULL: it is off */
-  uint64_t since_ns, fired; /* when it was, and firings that had ended here by then */
+  char *path; /* owned by the control; NULL: tracing is off */
+  uint64_t since_ns, fired; /* when tracing started, and how many firings had ended here by then */
 } tracing;
 tracing *control_tracing(control *c);
 
 /* ---- what can be asked ------------------------------------------------------------------ */
 
-/* A request of the user, and the question to all processes that it leads to. `text` is what
- * follows the word, `out` gets the answer. A failure's text is sl_detail(). */
+/* A user's request and the question to all processes that it leads to. `text` follows the
+ * request's word; `out` gets the answer. On failure the text is sl_detail(). */
 typedef struct topic {
   const question *question;
   const char *word;
   sl_status (*request)(control *c, const subject *s, const char *text, FILE *out);
 } topic;
 
-/* How the run is; the quotas of its registers, shown and changed; what it does from here on, as a file. */
+/* The built-in questions: status of the run; registers' quotas, shown and changed; a trace of
+   the run, written to a file. */
 extern const question question_look, question_quota, question_trace;
 sl_status request_status(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_quota(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_trace(control *c, const subject *s, const char *text, FILE *out);
 
-/* ---- for those who ask ------------------------------------------------------------------ */
+/* ---- for clients ------------------------------------------------------------------------ */
 
-/* The socket of another process of this user; SL_E_INPUT: there is none. */
+/* Connects to the socket of another process of this user. SL_E_INPUT: there is none. */
 sl_status socket_connect(pid_t pid, int *out);
-/* All there are, in order; those of processes that are gone are removed. free(*out). */
+/* Lists all such processes in order, and removes the sockets of dead ones. The caller frees
+   *out. */
 size_t socket_list(pid_t **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a job tells of itself while it runs: each process of its part, and the one that
- * was asked of all, as one JSON object. */
+/* Status of a running job: each process reports its part, and the process that was asked
+ * combines them into one JSON object. */
 #include <cjson/cJSON.h>
 #include <limits.h>
 #include <math.h>
@@ -11,11 +11,11 @@
 
 #include "tools/common/ctl/ctl.h"
 
-enum { PATIENCE_MS = 800 }; /* a process that is silent for twice as long is lost */
+enum { PATIENCE_MS = 800 }; /* a process silent for this long, twice, counts as lost */
 
 /* ---- a process's part ------------------------------------------------------------------- */
 
-/* Plain data; what the owner tells follows, then the bytes of a look at the run. */
+/* A process's part: plain data, followed by the owner's data and the bytes of an sl_look. */
 typedef struct part {
   int64_t pid;
   char host[64];
@@ -76,7 +76,8 @@ static void add_device_names(cJSON *to, const subject *s, int process) {
       cJSON_AddItemToArray(names, cJSON_CreateString(s->plan->devices[d].name));
 }
 
-/* The mean of those of a process (-1: of all) that are known; null if none is. */
+/* Adds the mean bubble of a process's devices (-1: of all devices), over the known ones; null if
+   none is known. */
 static void add_bubble(cJSON *to, const subject *s, const sl_look *look, int process) {
   double sum = 0;
   int n = 0;
@@ -127,8 +128,8 @@ static int process_of(const subject *s, int32_t actor) {
   return s->plan->devices[s->plan->queues[s->plan->actors[actor].queue].device].process;
 }
 
-/* Where a chain of waiting ends: with an actor that runs, lacks nothing, is not known of,
- * or that the chain has passed before. */
+/* Follows a chain of waiting actors to its end: an actor that runs, lacks nothing, is unknown,
+ * or was already passed. */
 static int32_t last_of_chain(const sl_look *look, int32_t actor, bool *circle) {
   bool *seen = sli_calloc((size_t)look->plan->nactors, sizeof *seen);
   *circle = false;
@@ -175,7 +176,7 @@ static void add_wait(cJSON *to, const subject *s, const sl_look *look, const sl_
   add_chain_end(w, s, look, wait->on);
 }
 
-/* The queue of a device's passes, or SL_NONE. */
+/* Returns the queue of a device's passes, or SL_NONE. */
 static int32_t pass_queue(const subject *s, int32_t device) {
   for (int32_t a = 0; a < s->plan->nactors; a++) {
     const sl_actor *actor = &s->plan->actors[a];
@@ -239,7 +240,7 @@ static cJSON *describe(const subject *s, const sl_look *look, const sl_blob *ans
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
-/* An answer that is none is silence. */
+/* Reads the answers. A malformed answer counts as none. */
 static void read_answers(const subject *s, sl_blob *answers, int n, sl_look *look) {
   size_t before = sizeof(part) + s->own_bytes;
   for (int i = 0; i < n; i++) {
@@ -252,7 +253,7 @@ static void read_answers(const subject *s, sl_blob *answers, int n, sl_look *loo
   }
 }
 
-/* This process needs nobody to tell it about itself. */
+/* Fills in this process's own part without asking over the network. */
 static void answer_for_self(const subject *s, sl_blob *own) {
   char *text = NULL;
   if (own->data) return;

@@ -1,8 +1,8 @@
 /* Quotas, shown and changed while a run goes on.
  *
- * Every process of a job keeps the quotas of the whole plan and makes all changes, in
- * the same order: so all prove the same plan, and take a change or refuse it alike.
- * What a change means for registers of its own it does at once. */
+ * Every process of a job keeps the quotas of the whole plan and makes all changes in the same
+ * order. All processes therefore prove the same plan, and accept or refuse a change alike. Each
+ * applies a change to its own registers at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static void show_quotas(const subject *s, FILE *out) {
   }
 }
 
-/* What the change was for registers of this process: "act.b@1 3, fwd@0 5". */
+/* Describes the effect of a change on registers of this process: "act.b@1 3, fwd@0 5". */
 static void tell_changes(const subject *s, const int32_t *before, FILE *out) {
   const char *comma = "";
   for (int32_t i = 0; i < s->plan->nregs; i++) {
@@ -51,7 +51,7 @@ static sl_status change(const subject *s, const char *text) {
   return status;
 }
 
-/* The answer begins with the exit status of a refusal, or 0. */
+/* Answers a quota question. The answer begins with the exit status of a refusal, or 0. */
 static void answer_quota(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
   (void)c;
   char *text = sli_calloc(1, bytes + 1);
@@ -71,7 +71,7 @@ const question question_quota = {"quota", answer_quota};
 
 /* ---- all together ------------------------------------------------------------------------- */
 
-/* A refusal is everybody's: the first one's text tells it. */
+/* Returns the first refusal. All processes refuse alike, so one text is enough. */
 static sl_status check_answers(const sl_blob *answers, int n, const char *text) {
   for (int i = 0; i < n; i++) {
     const char *a = answers[i].data;

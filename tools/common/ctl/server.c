@@ -1,16 +1,15 @@
 /* The control of a run: its socket, and the thread that answers.
  *
- * A run listens on a Unix socket of its user, in a directory nobody else may enter;
- * its name is the process id. A request is one line, the answer is text, and the
- * connection ends: `quota act.b@1=3` changes a quota, `quota` shows all that can be
- * changed, `status` tells how the run is, `trace FILE` and `trace off` say what to trace.
+ * A run listens on a Unix socket, named by process id, in a directory that only its user may
+ * enter. A request is one line, the answer is text, and the connection then ends. `quota
+ * act.b@1=3` changes a quota, `quota` lists all that can be changed, `status` reports the run's
+ * state, and `trace FILE` and `trace off` control tracing.
  *
- * Where the job has several processes, a request becomes a question to all of them:
- * the word "ask" goes to everybody, in one order everywhere, and "answer" comes back
- * to whoever asked. The control plane's thread, on which words arrive, only puts them
- * into a line; this thread takes them from there, also while it waits for something
- * else, so two processes may ask each other at once. It is the only one that changes
- * quotas. */
+ * In a job of several processes a request becomes a question to all of them. The message "ask"
+ * goes to every process, in one order everywhere, and "answer" returns to the asker. The control
+ * plane's thread receives the messages and only queues them. This thread takes them from the
+ * queue, also while it waits for something else, so two processes may ask each other at once.
+ * Only this thread changes quotas. */
 #include "tools/common/ctl/ctl.h"
 
 #include <errno.h>
@@ -28,18 +27,18 @@
 #include "base/base.h"
 #include "tools/common/ctl/socket.h"
 
-/* A word on its way from the control plane's thread. */
+/* A message queued by the control plane's thread. */
 typedef struct heard {
   struct heard *next;
   int from;
-  bool asks; /* else it answers */
+  bool asks; /* a question; else an answer */
   size_t bytes;
   char data[];
 } heard;
 
-/* What both words begin with. The question's text, or the answer, follows. */
+/* The header of both messages. The question's or the answer's text follows. */
 typedef struct asked {
-  uint64_t number; /* of the question, among those of who asks */
+  uint64_t number; /* the question's number, counted by the asker */
   char word[16];
 } asked;
 
@@ -49,16 +48,16 @@ struct control {
   pthread_t thread;
   bool runs;
   atomic_bool stop;
-  atomic_int listener;     /* -1: not yet */
-  int news;                /* an eventfd: words, a listener, or the end */
+  atomic_int listener;     /* listening socket; -1: none yet */
+  int news;                /* an eventfd that signals messages, a listener, or shutdown */
   char path[108];
-  pthread_mutex_t lock;    /* over the line of words */
+  pthread_mutex_t lock;    /* guards the message queue */
   heard *first, **last;
   int nheard;
-  /* The question under way. */
+  /* The question in progress. */
   uint64_t number;
   int nanswers;
-  sl_blob *answers; /* [processes], NULL: none is under way */
+  sl_blob *answers; /* [processes]; NULL: no question is in progress */
   tracing tracing;
 };
 
@@ -70,10 +69,11 @@ static int count_processes(const control *c) { return sl_job_processes(c->subjec
 
 static void rouse(control *c) {
   uint64_t one = 1;
-  if (write(c->news, &one, sizeof one) < 0) {} /* it is full: roused already */
+  /* the counter is full: the thread is awake already */
+  if (write(c->news, &one, sizeof one) < 0) {}
 }
 
-/* On the control plane's thread. */
+/* Queues a message. Runs on the control plane's thread. */
 static bool on_word(void *ctx, int from, const char *word, const void *data, size_t bytes) {
   enum { MOST = 1024 };
   control *c = ctx;
@@ -152,15 +152,16 @@ static void take_words(control *c) {
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* Waits for a descriptor to become readable (-1: none) or for news, which it takes.
- * False: the end, or the time is over. */
+/* Waits for a descriptor to become readable (-1: none) or for news, which it consumes. False:
+ * shutdown or timeout. */
 static bool wait_for(control *c, int fd, uint64_t until_ns, bool *readable) {
   uint64_t now = sli_now_ns(), drop;
   if (atomic_load(&c->stop) || now >= until_ns) return false;
   int ms = until_ns == UINT64_MAX ? -1 : (int)((until_ns - now) / 1000000) + 1;
   struct pollfd fds[] = {{c->news, POLLIN, 0}, {fd, POLLIN, 0}};
   if (poll(fds, 2, ms) < 0 && errno != EINTR) return false;
-  if ((fds[0].revents & POLLIN) && read(c->news, &drop, sizeof drop) < 0) {} /* nothing: fine */
+  /* another reader took it */
+  if ((fds[0].revents & POLLIN) && read(c->news, &drop, sizeof drop) < 0) {}
   take_words(c);
   *readable = fd >= 0 && fds[1].revents;
   return !atomic_load(&c->stop);
@@ -192,7 +193,7 @@ sl_blob *control_ask(control *c, const question *q, const void *data, size_t byt
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-/* What follows the word `request` in a line; NULL: it is another word. */
+/* Returns what follows the word `request` in a line; NULL: the line begins with another word. */
 static const char *after(const char *line, const char *request) {
   size_t n = strlen(request);
   if (strncmp(line, request, n) || (line[n] && line[n] != ' ')) return NULL;
@@ -210,7 +211,7 @@ static void answer_line(control *c, char *line, FILE *out) {
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
 }
 
-/* One line of a request; what does not come soon, or is longer, is none. */
+/* Reads a request's line. A line that arrives too slowly or is too long is rejected. */
 static bool receive_line(int fd, char *line, size_t size) {
   size_t n = 0;
   while (n + 1 < size) {
@@ -224,7 +225,8 @@ static bool receive_line(int fd, char *line, size_t size) {
   return n > 0;
 }
 
-/* Who has gone, or does not read, misses the answer: it is dropped, and the run goes on. */
+/* Sends the answer. If the client has gone or does not read, the answer is dropped and the run
+   goes on. */
 static void send_all(int fd, const char *text, size_t bytes) {
   while (bytes) {
     ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
@@ -246,7 +248,8 @@ static void send_answer(control *c, int fd, char *line) {
   free(text);
 }
 
-/* Somebody who says nothing is not waited for long, who reads nothing even less. */
+/* Serves one client, with a short timeout for its request and a shorter one for reading the
+   answer. */
 static void converse(control *c, int fd) {
   uint64_t until = sli_now_ns() + 2000000000u;
   bool readable = false;

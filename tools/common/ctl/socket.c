@@ -30,7 +30,8 @@ static sl_status address_of(pid_t pid, struct sockaddr_un *out) {
   return SL_OK;
 }
 
-/* Whoever listens there is the same user: in a directory that others may write to, anybody could. */
+/* Checks that the listener belongs to the same user: in a directory that others may write to,
+   anybody could listen. */
 static sl_status check_peer(int fd, pid_t pid) {
   struct ucred peer;
   socklen_t size = sizeof peer;
@@ -38,7 +39,7 @@ static sl_status check_peer(int fd, pid_t pid) {
   return sl_fail(SL_E_INPUT, "who listens as process %ld is another user", (long)pid);
 }
 
-/* The directory is ours and closed to others, or it is not used. */
+/* Refuses a directory that is not ours, or that others may enter. */
 static sl_status check_directory(bool make) {
   char directory[512];
   struct stat st;
@@ -73,8 +74,8 @@ static int by_pid(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Does nobody listen there? There may be no such process just because it is in another
- * container. */
+/* Says whether nobody listens at an address. The process id alone proves nothing: the process
+ * may be in another container. */
 static bool is_deaf(const struct sockaddr_un *address) {
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   bool deaf = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) &&
@@ -83,7 +84,7 @@ static bool is_deaf(const struct sockaddr_un *address) {
   return deaf;
 }
 
-/* Removes what a process that was killed has left behind. */
+/* Removes the socket of a process that was killed; true if it did. */
 static bool is_gone(pid_t pid) {
   struct sockaddr_un address;
   if (!kill(pid, 0) || errno != ESRCH) return false;
@@ -110,7 +111,7 @@ size_t socket_list(pid_t **out) {
   return n;
 }
 
-/* Looking for runs clears away what dead ones have left. */
+/* Removes the sockets of all dead processes. */
 static void sweep(void) {
   pid_t *pids;
   socket_list(&pids);

@@ -1,10 +1,10 @@
-/* The sockets of a user's runs on this machine: a directory nobody else may enter, a
- * socket in it for each process that runs, named by its process id. */
+/* Sockets of a user's runs on this machine: one for each running process, named by its process
+ * id, in a directory that only the user may enter. */
 #ifndef SLUICE_TOOLS_COMMON_CTL_SOCKET_H
 #define SLUICE_TOOLS_COMMON_CTL_SOCKET_H
 
 #include <sluice/status.h>
 
-/* This process's: listens, and says where. */
+/* Opens this process's socket for listening and returns its path. */
 sl_status socket_listen(char path[108], int *out);
 #endif

@@ -1,7 +1,8 @@
-/* What a run does, as a trace of it from one moment to another while it goes on.
+/* Trace of a run between two moments, switched on and off while it goes on.
  *
- * The rings of all workers are written always, so switching on is to remember when that was, in every process.
- * Who is asked to switch off gets what has ended since of all of them, in its own time, and writes it down. */
+ * Workers always write their trace rings, so switching on only records the time, in every
+ * process. The process that is asked to switch off collects what has ended since then from all
+ * of them, converts it to its own clock, and writes the file. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +30,12 @@ static void switch_off(tracing *t, const subject *s, FILE *out) {
   *t = (tracing){0};
 }
 
-/* Where the file is to lie; no text: off. */
+/* Switches tracing on, with the file's path; an empty text switches it off. */
 static void answer_trace(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
   char *text = sli_format("%.*s", (int)bytes, bytes ? (const char *)data : "");
   if (*text) switch_on(control_tracing(c), s, text);
   else switch_off(control_tracing(c), s, out);
-  fputc(0, out); /* an answer, also where there is nothing to tell */
+  fputc(0, out); /* an answer even if there is nothing to report */
   free(text);
 }
 
@@ -54,7 +55,7 @@ static sl_status check_all(const sl_blob *answers, int n) {
   return SL_OK;
 }
 
-/* Adds what a process has told; its times become this one's. */
+/* Adds a process's trace snapshot (excerpt), its times converted to this process's clock. */
 static sl_status add_excerpt(const sl_blob *answer, uint64_t base_ns, int64_t ahead_ns, sl_excerpt *all) {
   sl_excerpt x;
   size_t most = answer->bytes < sizeof x ? 0 : (answer->bytes - sizeof x) / sizeof *x.firings;
@@ -88,7 +89,7 @@ static sl_status write_all(const subject *s, const char *path, const sl_blob *an
   return status;
 }
 
-/* Can it be written? */
+/* Checks that the file can be written. */
 static sl_status try_path(const char *path) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);

@@ -1,21 +1,22 @@
-/* Processes that live and die together.
+/* Processes that are started together and end together.
  *
- * Starting. A child knows its place by its environment; the key of the job it reads
- * from an inherited file without a name, so that it shows up nowhere. It has its share
- * of the cores, and a signal from the kernel if we are gone, so nothing outlives us.
+ * Starting. A child learns its rank from the environment. It reads the job's key from an
+ * inherited unnamed file, so that the key is visible nowhere. It gets its share of the cores,
+ * and a signal from the kernel if the parent dies, so that no child outlives it.
  *
- * Signals. Children are not in our process group: what a terminal, a shell or timeout(1)
- * sends to the group reaches us alone, and we pass it on once. The first SIGINT or
- * SIGTERM asks them to stop after the step, a second one kills. Two within a moment
- * count as one: some tools signal both the process and its group. What we read may have been
- * sent long before, so the moment is over when we have read all after its end. Ctrl-Z stops all.
+ * Signals. Children are not in the parent's process group. Signals that a terminal, a shell or
+ * timeout(1) sends to the group reach the parent alone, which passes them on once. The first
+ * SIGINT or SIGTERM asks the children to stop after the step; a second one kills. Two within a
+ * moment count as one, because some tools signal both the process and its group. A signal that
+ * is read may have been sent long before, so the moment ends when all signals after its end have
+ * been read. Ctrl-Z stops all.
  *
- * Ends. When one fails the others notice by themselves; those that do not within the
- * grace time get SIGTERM, and SIGKILL a little later. One that somebody has stopped gets that
- * at once, and fails by itself if it stays so: it may not have joined the others yet, who would
- * wait for it, and get SIGTERM at once then. The job's status is that of the process that failed
- * first, and one that was killed by a signal we did not send is the culprit before any that only
- * noticed. */
+ * Ends. When one process fails, the others notice by themselves. Those that do not within the
+ * grace time get SIGTERM, and SIGKILL a little later. A process stopped by somebody's SIGSTOP is
+ * killed at once in that case. If it stays stopped it counts as failed: it may not have joined
+ * the others yet, which would wait for it, and they then get SIGTERM at once. The job's status
+ * is that of the process that failed first. A process killed by a signal that the parent did not
+ * send is the culprit before any that only noticed. */
 #include "tools/common/launch/children.h"
 
 #include <errno.h>
@@ -37,29 +38,30 @@
 #include "tools/common/launch/lines.h"
 
 enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200, STOPPED_MS = 2000 };
-enum { GRACE, ASKED, KILLED }; /* what happens to the others after one failed */
+enum { GRACE, ASKED, KILLED }; /* stages of ending the others after one has failed */
 
 typedef struct child {
   pid_t pid;    /* 0: it has ended */
-  uint64_t stopped_ns; /* since when, by somebody's SIGSTOP: it cannot end by itself; 0: it runs */
-  bool ours;    /* we have killed it for that */
+  /* time of somebody's SIGSTOP, since which it cannot end by itself; 0: it runs */
+  uint64_t stopped_ns;
+  bool ours;    /* the parent has killed it for being stopped */
   stream out, err;
 } child;
 
 typedef struct children {
   const children_options *options;
-  sl_machine *machine; /* NULL: cores are not shared out */
+  sl_machine *machine; /* NULL: cores are not divided */
   int signals, key;    /* file descriptors */
-  sigset_t mask;       /* to be restored in children */
+  sigset_t mask;       /* signal mask to restore in children */
   int alive;
   child *all; /* [options->count] */
   lines lines;
   children_end end;
   int stage;
   bool failed;
-  uint64_t due_ns; /* of the next stage; 0: never */
+  uint64_t due_ns; /* time of the next stage; 0: never */
   uint64_t interrupt_ns;
-  bool moment_over; /* of the first signal: another one kills */
+  bool moment_over; /* the moment of the first signal is over: another one kills */
 } children;
 
 /* ---- starting ---------------------------------------------------------------------------- */
@@ -82,7 +84,7 @@ static void set_environment(const children *c, int i) {
   setenv("SLUICE_ENDPOINT", o->endpoint, 1);
   setenv("SLUICE_JOB", o->job, 1);
   setenv("SLUICE_KEY_FILE", path, 1);
-  setenv("SLUICE_BOUND", "1", 1); /* to cores of its own */
+  setenv("SLUICE_BOUND", "1", 1); /* bound to its own cores */
   unsetenv("SLUICE_KEY");
 }
 
@@ -110,7 +112,7 @@ static bool open_pipe(stream *s, int *end, int process, int to) {
   return true;
 }
 
-/* The first process keeps a terminal as its standard output, to draw on. */
+/* Starts child i. The first process keeps a terminal as its standard output, to draw on. */
 static bool start(children *c, int i) {
   child *x = &c->all[i];
   int process = c->options->first + i, out = -1, err = -1;
@@ -156,20 +158,21 @@ static void next_stage(children *c) {
   c->due_ns = asked ? sli_now_ns() + UINT64_C(1000000) * KILL_MS : 0;
 }
 
-/* A signal that is not the user's or ours, while the job was not being ended. */
+/* Says whether a child died of a signal that neither the user nor the parent sent, while the job
+   was not ending. */
 static bool is_violent(const children *c, int i, int status) {
   return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE && !c->all[i].ours;
 }
 
-/* Who only learns that another process has failed ends with 1: what is wrong with an input or with
- * a plan is the reason, also if it is heard of later. */
+/* Says whether an exit status is a cause. A process that only learns of another's failure ends
+ * with 1. A bad input or plan is the cause even if it is reported later. */
 static bool is_reason(const children *c, int i, int code) {
   return c->end.status == 1 && !c->end.signal && !c->end.stopped && !c->all[i].ours &&
          (code == 2 || code == 3);
 }
 
-/* Stopped by the user before its last step, or by what it saved then, which it says itself; the
- * others are stopping too. */
+/* Says whether the user stopped the process before its last step. A failure to save at that
+ * point it reports itself; the other processes are stopping too. */
 static bool is_as_asked(const children *c, int status) {
   return c->end.interrupted && !c->failed && WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
@@ -192,7 +195,8 @@ static void take_end(children *c, int i, int status) {
   end_others(c, c->options->grace_ms ? c->options->grace_ms : GRACE_MS);
 }
 
-/* What failed before only noticed that this one is silent. */
+/* Kills a stopped child and makes it the culprit: a process that failed earlier only noticed its
+   silence. */
 static void kill_stopped(children *c, int i) {
   c->all[i].ours = true;
   kill(c->all[i].pid, SIGKILL);
@@ -202,7 +206,7 @@ static void kill_stopped(children *c, int i) {
   c->end.stopped = true;
 }
 
-/* Stopped, and not killed for that yet. */
+/* Says whether a child is stopped and not killed for it yet. */
 static bool is_held(const child *x) { return x->pid && x->stopped_ns && !x->ours; }
 
 static uint64_t given_up_ns(const children *c, const child *x) {
@@ -225,7 +229,7 @@ static void take_ends(children *c) {
   for (int i = 0; i < c->options->count; i++)
     if (is_held(&c->all[i]) && (c->failed || sli_now_ns() >= given_up_ns(c, &c->all[i]))) {
       kill_stopped(c, i);
-      end_others(c, 0); /* they have had the time, and may wait for it to join them */
+      end_others(c, 0); /* the others had time to end, and may be waiting for it to join */
     }
 }
 
@@ -266,7 +270,7 @@ static void take_signals(children *c) {
 
 /* ---- all --------------------------------------------------------------------------------- */
 
-/* When there is something to do that nobody tells us of; 0: never. */
+/* Returns the time of the next deadline; 0: none. */
 static uint64_t due_ns(const children *c) {
   uint64_t due = c->due_ns;
   if (in_moment(c) && (!due || moment_end_ns(c) < due)) due = moment_end_ns(c);
@@ -276,7 +280,7 @@ static uint64_t due_ns(const children *c) {
   return due;
 }
 
-/* Waits for signals, words, or what is due. */
+/* Waits for signals, output or a deadline. */
 static void wait_and_take(children *c, struct pollfd *polls) {
   int n = 0, count = c->options->count, wait_ms = -1;
   uint64_t now = sli_now_ns(), due = due_ns(c);
@@ -307,7 +311,7 @@ static void supervise(children *c) {
   }
 }
 
-/* While we live our signals come by a file descriptor. */
+/* Receives signals through a file descriptor while children run. */
 static void open_signals(children *c) {
   sigset_t set;
   static const int taken[] = {SIGCHLD, SIGINT, SIGTERM, SIGTSTP};
@@ -329,7 +333,7 @@ children_end children_run(const children_options *options) {
     if (!start(&c, i)) {
       c.end.culprit = options->first + i;
       c.end.status = 1;
-      c.stage = ASKED; /* nobody waits for what never began */
+      c.stage = ASKED; /* nothing waits for processes that never started */
       signal_all(&c, SIGKILL);
       break;
     }

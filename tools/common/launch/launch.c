@@ -17,7 +17,7 @@
 
 /* ---- what is asked for ------------------------------------------------------------------- */
 
-/* Options that the processes do not get. */
+/* Options that are not passed to the processes. */
 static const char *const ours[] = {"processes", "restarts",      "nnodes",
                                    "node-rank", "rdzv-endpoint", "rdzv-id"};
 
@@ -51,7 +51,7 @@ int launch_lost_ms(const settings *s) {
   return (int)(1000 * sl_arg_float(s->run, "heartbeat-timeout"));
 }
 
-/* The option that asks for other processes, or NULL. */
+/* Returns the option that asks for other processes, or NULL. */
 static const char *who_asks(const settings *s) {
   if (number(s, "processes") > 1) return "processes";
   if (settings_text(s, "rdzv-endpoint")) return "rdzv-endpoint";
@@ -69,13 +69,13 @@ static sl_status refuse(const char *option, const sli_cluster *cluster) {
 
 /* ---- words ------------------------------------------------------------------------------- */
 
-/* A folder in the place of the model is its --init as well. */
+/* Says whether an option is implied by MODEL: a folder given as the model is its --init as well. */
 static bool is_said_by_model(const settings *s, const char *option) {
   const char *text = strcmp(option, "init") ? NULL : settings_text(s, option);
   return text && !strcmp(text, s->model_word);
 }
 
-/* The command line of every process. */
+/* Makes the command line of every process. */
 static sl_status make_words(const settings *s, const char *again, words *out) {
   char self[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -92,7 +92,7 @@ static sl_status make_words(const settings *s, const char *again, words *out) {
 
 typedef struct meeting {
   char endpoint[256], job[64], key[48];
-  int port; /* a socket bound to the endpoint's, to keep it; -1: none */
+  int port; /* a socket that reserves the endpoint's port; -1: none */
 } meeting;
 
 static void leave(meeting *m) {
@@ -100,10 +100,10 @@ static void leave(meeting *m) {
   explicit_bzero(m, sizeof *m);
 }
 
-/* A port of this host for process 0 to listen at. Until then a socket of ours that is bound
- * to it and does not listen keeps all others from getting it: the system gives such a port to
- * nobody who asks for any, and process 0, which names it, gets it as both allow the address
- * to be used again (socket(7), SO_REUSEADDR). */
+/* Reserves a port of this host for process 0 to listen on. Until then a bound socket that does
+ * not listen keeps it: the system gives such a port to no process that asks for any free port.
+ * Process 0, which names the port, can still bind it because both sockets allow address reuse
+ * (socket(7), SO_REUSEADDR). */
 static sl_status take_port(meeting *m) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof address;
@@ -118,7 +118,7 @@ static sl_status take_port(meeting *m) {
   return SL_OK;
 }
 
-/* On this host alone nobody else has to know anything. */
+/* Sets up a meeting point for processes on this host alone, which nobody else has to know. */
 static sl_status meet_here(meeting *m) {
   sl_status status = take_port(m);
   if (status) return status;
@@ -138,7 +138,7 @@ static sl_status meet(const settings *s, meeting *m) {
 
 /* ---- running ----------------------------------------------------------------------------- */
 
-/* Two pipes from each process, and some. */
+/* Raises the limit of open files to two pipes per process and some more. */
 static sl_status reserve_pipes(int count) {
   size_t got;
   char *what = sli_format("starting %d processes takes", count);
@@ -180,7 +180,7 @@ static void tell(const char *tool, const children_end *end) {
     fprintf(stderr, "%s: process %d ended with status %d\n", tool, end->culprit, end->status);
 }
 
-/* The user's signal ends us as it would have ended a single process. */
+/* Ends this process by the user's signal, as a single process would have ended. */
 static void pass_on(const children_end *end) {
   if (!end->killed && (!end->interrupted || end->signal != end->interrupted)) return;
   signal(end->interrupted, SIG_DFL);

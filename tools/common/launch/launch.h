@@ -1,11 +1,11 @@
-/* Starting the processes of a job, and starting them again. */
+/* Starting and restarting the processes of a job. */
 #ifndef SLUICE_TOOLS_COMMON_LAUNCH_H
 #define SLUICE_TOOLS_COMMON_LAUNCH_H
 
 #include "comm/start/start.h"
 #include "tools/common/settings.h"
 
-/* The options of a tool that starts processes. */
+/* Options of a tool that starts processes. */
 #define LAUNCH_OPTIONS                                                                                              \
   {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N for short", 1, 4096}, \
       {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed; with --checkpoint DIR from " \
@@ -19,17 +19,17 @@
     "rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not given", 0, 0      \
   }
 
-/* What options such as --processes ask for; SL_E_USAGE if they contradict each other. */
+/* Checks --processes and its related options. SL_E_USAGE: they contradict each other. */
 sl_status launch_check(const settings *s);
 
-/* How long a process may be silent before it is lost. */
+/* Returns the time of silence after which a process counts as lost. */
 int launch_lost_ms(const settings *s);
 
-/* If the options ask for processes: starts them, each with all other options, waits
- * for their end, says who failed, and sets *exit_status and *launched. Else this
- * process is to run the job, or its part of it. SL_E_USAGE if what started this
- * process (`cluster`) leaves nothing to start. The process must have a single thread. Those that are started
- * again get the option `again` besides (NULL: none), and go on from what `from` says. */
+/* Starts processes if the options ask for them, each with all other options; waits for their
+ * end, reports which one failed, and sets *exit_status and *launched. Otherwise this process
+ * runs the job, or its part of it. SL_E_USAGE: the launcher of this process (`cluster`) leaves
+ * nothing to start. The process must have a single thread. Restarted processes get the option
+ * `again` as well (NULL: none) and continue from what `from` says. */
 typedef struct launch_again {
   const char *option, *from;
 } launch_again;

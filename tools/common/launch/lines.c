@@ -1,14 +1,13 @@
-/* Lines of several processes on one terminal or in one file.
+/* Output of several processes, line by line, on one terminal or in one file.
  *
- * Each line is written in one piece, so that none is torn. The first process speaks
- * for the job and its lines stay as they are; others' begin with their number. Where
- * the first one has a terminal as its standard output it writes there itself, a line
- * that it draws again and again; what others say takes that line's place, and the
- * next drawing comes below.
+ * Each line is written in one piece, so that none is torn. The first process speaks for the job,
+ * and its lines stay as they are; lines of the others get their number as a prefix. If the first
+ * process has a terminal as its standard output, it writes there itself, redrawing a live line.
+ * Lines of the others replace that line, and the next redraw comes below.
  *
- * A process that fails says why in a line "TOOL: ...". Often several say the same:
- * a file that all need is missing, a lost process is noticed by all others. So those
- * lines are kept to the end, and each text is shown once. */
+ * A failing process states the reason in a line "TOOL: ...". Often several state the same
+ * reason: a file that all need is missing, or all notice a lost process. These lines are
+ * therefore held until the end, and each text is shown once. */
 #include "tools/common/launch/lines.h"
 
 #include <errno.h>
@@ -32,18 +31,18 @@ void lines_fini(lines *l) {
   *l = (lines){0};
 }
 
-/* A pipe of ours may not block and be full: then it is waited for. */
+/* Writes all bytes. If a non-blocking pipe is full, waits for it. */
 static int write_all(int fd, const char *text, size_t n) {
   while (n) {
     ssize_t done = write(fd, text, n);
     if (done < 0 && errno == EAGAIN) poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
-    else if (done < 0 && errno != EINTR) return errno; /* nobody reads it, or a disk is full */
+    else if (done < 0 && errno != EINTR) return errno; /* the reader is gone, or the disk is full */
     else if (done > 0) text += done, n -= (size_t)done;
   }
   return 0;
 }
 
-/* "[1,3] text\n", or "text\n" with who empty. */
+/* Writes "[1,3] text\n", or "text\n" if `who` is empty. */
 static void write_line(lines *l, int to, const char *who, const char *text, size_t n,
                        bool whole) {
   const char *clear = l->live && isatty(to) ? "\r\033[K" : "";
@@ -62,13 +61,13 @@ static void keep(lines *l, int process, const char *text, size_t n) {
   l->kept[l->count++] = (kept_line){process, sli_format("%.*s", (int)n, text)};
 }
 
-/* "TOOL: ..." */
+/* Says whether a line reports a failure: "TOOL: ...". */
 static bool is_failure(const lines *l, const char *text, size_t n) {
   size_t name = strlen(l->tool);
   return n >= name + 2 && !memcmp(text, l->tool, name) && !memcmp(text + name, ": ", 2);
 }
 
-/* `whole`: it ends with a newline, which is not part of the text. */
+/* Passes on one line. `whole`: it ended with a newline, which is not part of the text. */
 static void pass_line(const stream *s, lines *l, const char *text, size_t n, bool whole) {
   if (s->errors && is_failure(l, text, n)) {
     keep(l, s->process, text, n);
@@ -93,7 +92,7 @@ static void pass_lines(stream *s, lines *l) {
   s->count = 0;
 }
 
-/* False at the end, or when there is nothing now. */
+/* Reads what is available. False: end of the stream, or nothing available now. */
 static bool read_some(stream *s) {
   if (!s->text) s->text = sli_calloc(1, s->capacity = 2 * LONGEST);
   ssize_t n;
@@ -120,8 +119,8 @@ void stream_end(stream *s, lines *l) {
   s->count = s->capacity = 0;
 }
 
-/* Who said the same as line i, "0,2"; empty if that was said before, or is not to be
- * told: by the quiet process, alone or with others. */
+/* Lists the processes that said the same as line i, "0,2". Empty: it was listed before, or the
+ * quiet process said it, whose lines are not repeated. */
 static bool tell_who(const lines *l, size_t i, char *who, size_t size) {
   size_t used = 0;
   bool quiet = false;

@@ -1,4 +1,4 @@
-/* What the processes of a job say, passed on line by line. */
+/* Output of a job's processes, passed on line by line. */
 #ifndef SLUICE_TOOLS_COMMON_LAUNCH_LINES_H
 #define SLUICE_TOOLS_COMMON_LAUNCH_LINES_H
 
@@ -7,24 +7,24 @@
 
 /* One standard stream of one process. */
 typedef struct stream {
-  int from, to;    /* a pipe that does not block, or -1; where it is passed on to */
+  int from, to;    /* a non-blocking pipe, or -1; the descriptor it is passed on to */
   int process;
-  bool errors;     /* "TOOL: ..." is what ended the process; kept, see lines_show */
+  bool errors;     /* hold lines "TOOL: ...", which say why the process ended; see lines_show */
   size_t count, capacity;
-  char *text;      /* a line that is not whole yet */
+  char *text;      /* an incomplete line */
 } stream;
 
-/* What was kept. */
+/* A line held until the end. */
 typedef struct kept_line {
   int process;
   char *text;
 } kept_line;
 
 typedef struct lines {
-  const char *tool; /* whose failures are kept */
-  int quiet;       /* the process whose lines get no "[N] " in front */
-  int lost;        /* errno of what could not be written to the standard output; 0: all was */
-  bool live;       /* process `quiet` may have a live line on our terminal */
+  const char *tool; /* tool whose failure lines are held */
+  int quiet;       /* process whose lines get no "[N] " prefix */
+  int lost;        /* errno of a failed write to standard output; 0: none */
+  bool live;       /* process `quiet` may have a live line on this terminal */
   size_t count, capacity;
   kept_line *kept;
 } lines;
@@ -32,14 +32,14 @@ typedef struct lines {
 void lines_init(lines *l, const char *tool, int quiet);
 void lines_fini(lines *l);
 
-/* Passes on what is there; closes the stream at its end. */
+/* Passes on the available output; closes the stream at its end. */
 void stream_pass(stream *s, lines *l);
-/* Passes on the rest, what is no whole line too. */
+/* Passes on the rest, including an incomplete line. */
 void stream_end(stream *s, lines *l);
 
-/* Shows what was kept, each text once, with all who said it. */
+/* Shows the held lines, each text once, with all processes that said it. */
 void lines_show(lines *l);
-/* Was something kept that this process said, and another one too? */
+/* Says whether a held line came from this process and from another one too. */
 bool lines_shared(const lines *l, int process);
 
 #endif

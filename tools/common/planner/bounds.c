@@ -1,15 +1,15 @@
-/* What a choice takes at least, in time and memory, before its plan is made.
+/* Lower bounds of a choice's time and memory, computed before its plan is made.
  *
- * Of each number of devices that share tensors and sequences, rows of a microbatch and way to compute again
- * one plan is made, of one stage: what a device takes for a microbatch, to compute and to
- * exchange, and how many bytes of each kind it holds. S stages have at least an S-th each: the busiest of
- * them no less than their mean. So a step takes no less than its microbatches on one stage, the filling and
- * draining of the pipeline where the schedule leaves it empty, and the update; and the largest device no
- * less than its share of the parameters, of what belongs to them, and of the activations that the first
- * passes leave.
+ * For each combination of tensor and sequence parallelism, rows of a microbatch and recompute
+ * mode, one plan of a single stage is made. It shows what a device computes and exchanges for a
+ * microbatch, and how many bytes of each kind it holds. Each of S stages has an S-th of this on
+ * average, and the busiest no less than the mean. A step therefore takes no less than its
+ * microbatches on one stage, the filling and draining of the pipeline where the schedule leaves
+ * it empty, and the update. The largest device holds no less than its share of the parameters,
+ * of what belongs to them, and of the activations that the first passes leave.
  *
- * Where the model says how many layers it has, and is found to take as much more with each, such plans are made with few
- * of them. */
+ * If the model declares its number of layers, and the cost proves to grow evenly with it, these
+ * plans are made with few layers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,19 +17,21 @@
 #include "graph/graph.h"
 #include "tools/common/planner/inner.h"
 
-/* Of a stage: seconds of a microbatch, of these what is exchanged, seconds of an update; and bytes. */
+/* Costs of a stage: seconds of a microbatch, the part of them that is exchange, seconds of an
+   update; and bytes. */
 enum { PASSES, EXCHANGES, UPDATE, PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, BLOCKS, FIGURES };
 
 typedef struct stage {
-  int tensor, sequence, experts, expert_tensor, pieces, rows, recompute; /* what it hangs on */
-  plan_choice choice;                            /* the first that hangs on it */
+  /* dimensions that decide the cost */
+  int tensor, sequence, experts, expert_tensor, pieces, rows, recompute;
+  plan_choice choice;                            /* the first choice with these dimensions */
   bool known;
   double of[FIGURES];
 } stage;
 
 typedef struct stages {
   planner *planner;
-  bool even; /* each layer takes as much */
+  bool even; /* all layers cost the same */
   size_t count, capacity;
   stage *of;
 } stages;
@@ -38,7 +40,8 @@ static int rows_of(const planner *p, const plan_choice *c) {
   return p->batch ? p->batch / c->at[PLAN_DATA] / c->at[PLAN_MICROBATCHES] : 0;
 }
 
-/* Without a batch rows are as many as the parts that a step is cut into leave. */
+/* Returns the key of a choice's stage. If the batch size is unknown, rows follow from the number
+   of parts a step is cut into. */
 static stage key_of(const planner *p, const plan_choice *c) {
   int rows = p->batch ? rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
   return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE],
@@ -70,17 +73,18 @@ static void add_times(double to[FIGURES], const sl_plan *plan) {
   }
 }
 
-/* Devices that share rows, of the fewest that experts can be shared out over. */
+/* Returns the smallest number of devices sharing rows that the experts can be distributed over. */
 static int data_of(const stage *s) {
   bool own = s->tensor > 1 && s->expert_tensor == 1;
   return own ? s->experts / (int)sli_common_divisor(s->experts, s->tensor) : s->experts;
 }
 
-/* Of many, tensors are shared out so that each takes least; of two at least, what is exchanged once a step is known from
- * what is for each of them. */
+/* Returns how many microbatches a plan needs. Tensor parallelism needs many, because the
+ * sharding that costs least depends on them. Other exchanges need two, to tell once-per-step
+ * from per-microbatch exchange. */
 static int microbatches_of(const stage *s) { return s->tensor > 1 ? PLANNER_FEW : s->experts * s->sequence > 1 ? 2 : 1; }
 
-/* With so many layers; 0: as many as the model has. */
+/* Makes the plan with this many layers; 0: the model's own number. */
 static bool make_with(const planner *p, const stage *s, int layers, double of[FIGURES]) {
   plan_choice c = s->choice;
   plan_made made;
@@ -104,7 +108,8 @@ static bool make_with(const planner *p, const stage *s, int layers, double of[FI
 
 enum { FEW_LAYERS = 2, SOME_LAYERS = 4, MANY_LAYERS = 8 };
 
-/* From a few layers and some more. False: what does not hang on them would take less than nothing. */
+/* Extrapolates from two plans with few layers. False: the part independent of layers would be
+   negative. */
 static bool make_few(const planner *p, const stage *s, double of[FIGURES]) {
   double few[FIGURES], some[FIGURES];
   bool good = make_with(p, s, FEW_LAYERS, few) && make_with(p, s, SOME_LAYERS, some);
@@ -122,7 +127,7 @@ static void make_stage(void *ctx, size_t i) {
   s->known = (all->even && make_few(all->planner, s, s->of)) || make_with(all->planner, s, 0, s->of);
 }
 
-/* Looks whether so much can be said of all layers from a few. */
+/* Checks whether a plan of few layers predicts the whole model. */
 static void compare_layers(stages *all) {
   const planner *p = all->planner;
   double few[FIGURES];
@@ -134,8 +139,9 @@ static void compare_layers(stages *all) {
 
 /* ---- bounds ------------------------------------------------------------------------------------------ */
 
-/* Without zero-bubble schedules the last stage waits for its first microbatch, and the first one for the
- * last to come back. What is exchanged goes beside passes, but in line within a microbatch. */
+/* Lower bound of a step's seconds. Without zero-bubble schedules the last stage waits for its
+ * first microbatch, and the first stage for the last one to return. Exchange overlaps passes,
+ * but is serial within a microbatch. */
 static double least_seconds(const plan_choice *c, const stage *s) {
   double S = c->at[PLAN_STAGES], busy = fmax(s->of[PASSES], s->of[EXCHANGES]) / S;
   bool fills = !strncmp(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]), "zb", 2);
@@ -154,8 +160,8 @@ static bool acts_are_away(const plan_choice *c) {
   return !strcmp(word, "act") || !strcmp(word, "both");
 }
 
-/* Of a microbatch's activations, what all stages keep at once where each goes as far ahead as it is far
- * from the last: the mean of them. */
+/* Number of a microbatch's activations that stages hold at once, on average, if each stage runs
+ * ahead by its distance from the last. */
 static double kept_ahead(const plan_choice *c) {
   double sum = 0;
   int S = c->at[PLAN_STAGES];
@@ -171,7 +177,7 @@ static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
   return 0.98 * (bytes + (kept ? 0.9 * s->of[ACTIVATIONS] * ahead : 0)) / S;
 }
 
-/* What lives elsewhere goes there and back, each way at once. */
+/* Seconds to copy offloaded data out and in. Both directions run at once. */
 static double seconds_of_copies(const planner *p, const plan_choice *c, const stage *s) {
   const sl_hardware *h = &p->settings->modelled.hardware;
   bool host = planner_away(p) == SL_SPACE_HOST;
@@ -182,10 +188,12 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
   return rate > 0 ? 0.98 * bytes / c->at[PLAN_STAGES] / rate : 0;
 }
 
-/* ---- what does not fit as it is ---------------------------------------------------------------------------- */
+/* ---- choices that do not fit as they are
+   ------------------------------------------------------------------- */
 
-/* With fewer slots, which together are as many as there is room for, a microbatch leaves a stage no sooner
- * than those before it let it in: it is away for as long as all stages behind take for it. */
+/* Lower bound with fewer slots than the schedule wants. With all slots that fit in use, a
+ * microbatch leaves a stage no faster than earlier ones make room, so the round trip through
+ * later stages limits the rate. */
 static double seconds_with_fewer(const planner *p, const plan_choice *c, const stage *s) {
   double S = c->at[PLAN_STAGES], none = least_bytes(c, s, 0), ahead = kept_ahead(c);
   double one = least_bytes(c, s, 1) - none, slots = one > 0 ? ((double)p->budget - none) / one : ahead;
@@ -195,7 +203,8 @@ static double seconds_with_fewer(const planner *p, const plan_choice *c, const s
   return 0.98 * 0.66 * rounds * s->of[PASSES] / S * ahead / SLI_MIN(slots, ahead);
 }
 
-/* With some blocks that compute again: as large a share of them as of what that saves in all is too much. */
+/* Lower bound if some blocks recompute: the fraction of blocks is the excess memory divided by
+   what full recompute saves. */
 static double seconds_with_some(const planner *p, const plan_choice *c, const stage *again) {
   if (!again || p->fixed[PLAN_RECOMPUTE] >= 0 || c->at[PLAN_RECOMPUTE]) return INFINITY;
   double all = least_bytes(c, again, kept_ahead(c)), budget = (double)p->budget;
@@ -204,14 +213,14 @@ static double seconds_with_some(const planner *p, const plan_choice *c, const st
   return c->bound + share * SLI_MAX(most - c->bound, 0);
 }
 
-/* With one slot where there were more, and all that may be computed again. */
+/* Lower bound of bytes with one slot per register, and everything recomputed that may be. */
 static double floor_bytes(const planner *p, const plan_choice *c, const stage *s, const stage *again) {
   bool fewer = p->fixed[PLAN_QUOTAS] < 0, some = again && p->fixed[PLAN_RECOMPUTE] < 0 && !c->at[PLAN_RECOMPUTE];
   double ahead = fewer ? 1 : kept_ahead(c), kept = least_bytes(c, s, ahead);
   return some ? SLI_MIN(kept, least_bytes(c, again, ahead)) : kept;
 }
 
-/* The same, with all of it computed again that some blocks may; NULL: that was not looked at. */
+/* Returns the same stage with full recompute; NULL: it was not examined. */
 static const stage *all_again(const stages *all, const stage *s) {
   stage key = *s;
   key.recompute = s->tensor > 1 ? 2 : 1;
@@ -219,7 +228,7 @@ static const stage *all_again(const stages *all, const stage *s) {
   return at < all->count && all->of[at].known ? &all->of[at] : NULL;
 }
 
-/* False: it is known not to be, or not to fit. */
+/* Bounds a choice. False: it is known to be impossible, or not to fit. */
 static bool bound(const stages *all, plan_choice *c, const stage *s) {
   const planner *p = all->planner;
   c->least = c->floor = INFINITY;
@@ -232,7 +241,7 @@ static bool bound(const stages *all, plan_choice *c, const stage *s) {
   if (c->floor > (double)p->budget) return false;
   if (p->all) return true;
   double less = SLI_MIN(seconds_with_fewer(p, c, s), seconds_with_some(p, c, again));
-  if (less < INFINITY) c->bound = SLI_MAX(c->bound, less); /* else it takes both */
+  if (less < INFINITY) c->bound = SLI_MAX(c->bound, less); /* else it needs both */
   return true;
 }
 
@@ -242,7 +251,8 @@ static int by_bound(const void *a, const void *b) {
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
-/* What is left out stays behind the rest: if nothing fits, the smallest is to be named. */
+/* Bounds all choices. Excluded ones stay at the end of the list: if nothing fits, the smallest
+   is reported. */
 void planner_bound(planner *p) {
   stages all = {.planner = p};
   for (size_t i = 0; i < p->count; i++) {

@@ -1,4 +1,4 @@
-/* The dimensions of a choice: what they are called, what is fixed of them, how a choice is said. */
+/* Dimensions of a choice: their names, which are fixed, and how a choice is expressed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,18 +84,20 @@ sl_status planner_fix(planner *p, const char *text) {
   return status ? status : check_fixed(p, text);
 }
 
-/* ---- how a choice is said ------------------------------------------------------------------------- */
+/* ---- how a choice is expressed
+   -------------------------------------------------------------------- */
 
-/* Where their number does not divide that of the data's devices, experts have a grid of their own anyway. */
+/* Says whether the experts' grid is mentioned. If their number does not divide that of the
+   data's devices, the experts have their own grid anyway. */
 static bool are_experts_said(const planner *p, const plan_choice *c) {
   return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 && c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
 }
 
-/* Does nobody need to hear it? */
+/* Says whether a dimension's value is implied and not printed. */
 static bool goes_without_saying(const planner *p, const plan_choice *c, plan_dim dim) {
   if (dim == PLAN_CHUNKS) return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
   if (dim == PLAN_EXPERT_TENSOR) return !are_experts_said(p, c);
-  if (dim == PLAN_QUOTAS) return true; /* what there is less of says it */
+  if (dim == PLAN_QUOTAS) return true; /* the plan's relaxations (less) express it */
   return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) && c->at[dim] == 1;
 }
 
@@ -109,7 +111,7 @@ sl_space planner_away(const planner *p) {
   return kind->move[SL_SPACE_HOST] ? SL_SPACE_HOST : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK : SL_SPACE_DEVICE;
 }
 
-/* What a word of ours stands for. */
+/* Translates a word of the home dimension into --home options. */
 static void home_words(const planner *p, const char *word, words *to) {
   static const char *const names[] = {"state", "act"};
   for (size_t i = 0; i < SLI_COUNT(names); i++)
@@ -129,7 +131,7 @@ static void dim_words(const planner *p, const plan_choice *c, plan_dim dim, word
   else words_add(to, "%s", strcmp(word, "some") ? word : "none");
 }
 
-/* Is it the user's? Then it is as it was given. */
+/* Says whether the user gave the option, which then stays as given. */
 static bool is_given(const planner *p, const char *option) {
   return (!strcmp(option, "quota") || !strcmp(option, "home")) && sl_arg_given(p->settings->run, option, 0);
 }

@@ -1,9 +1,9 @@
-/* What a plan has less of than its choice says, to fit: slots of activations, stage by stage, and blocks that
- * keep what they make.
+/* Relaxations (less): what a plan gives up of its choice to fit. It has fewer slots of
+ * activations, stage by stage, or blocks that recompute.
  *
- * Both are read off a plan that is too large. A device that needs so many bytes too many gives up slots, the
- * stage with most of them first, until those are saved; or so many of its blocks compute again what they
- * would keep. What that really saves the next plan says. */
+ * Both are read off a plan that is too large. A device over its budget gives up slots, the stage
+ * with most slots first, until the excess is saved; or has blocks recompute what they would
+ * keep. The next plan shows what this really saves. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@ enum { KNOBS = SLI_COUNT(knobs) };
 
 /* One stage of the plan that is too large. */
 typedef struct stage {
-  int device;          /* of those it lies on the one with most bytes; SL_NONE: nothing is kept there */
+  int device;          /* the one of its devices with most bytes; SL_NONE: nothing is kept there */
   int slots[KNOBS];
-  double bytes[KNOBS]; /* of one slot, there */
-  int kept;            /* blocks that keep what they make */
+  double bytes[KNOBS]; /* bytes of one slot on that device */
+  int kept;            /* blocks that keep their activations */
 } stage;
 
 typedef struct large {
@@ -28,7 +28,7 @@ typedef struct large {
   stage *stages;       /* [less->stages] */
   int *stage_of;       /* [less->nblocks] */
   double budget;
-  int fewest;          /* slots that a stage needs */
+  int fewest;          /* slots that a stage needs at least */
 } large;
 
 /* ---- the plan that is too large ------------------------------------------------------------------------- */
@@ -50,7 +50,8 @@ static void see_register(large *x, const sl_register *r) {
   s->bytes[k] += (double)SLI_MAX(r->slot_stride, r->slot_bytes);
 }
 
-/* A block is where its parameters are; one without any, where the block before it is. */
+/* Assigns blocks to stages. A block is where its parameters are; one without parameters is where
+   the block before it is. */
 static void see_blocks(large *x, const planned *made) {
   const sl_param_info *params;
   int n = sl_lowered_params(made->lowered, &params);
@@ -97,7 +98,7 @@ static int fullest_on(const large *x, int device) {
   return at;
 }
 
-/* One microbatch less. What that saves, in bytes. */
+/* Takes one microbatch's slot from a stage; returns the bytes saved. */
 static double give_up_slot(large *x, int at) {
   stage *s = &x->stages[at];
   int most = most_slots(s);
@@ -117,7 +118,8 @@ static double give_up_slot_on(large *x, int device) {
 
 /* ---- blocks that compute again --------------------------------------------------------------------------- */
 
-/* The model's ends come last: what they make is much to compute, and little to keep. */
+/* Returns the next block to recompute. The model's ends come last: they are expensive to compute
+   and small to keep. */
 static int next_block(const large *x, int at) {
   int last = SL_NONE;
   for (int b = 0; b < x->less->nblocks; b++) {
@@ -134,7 +136,7 @@ static double kept_bytes(const stage *s) {
   return s->kept ? sum / s->kept : 0;
 }
 
-/* Of the stages of a device that which has most to save in a block. */
+/* Returns the stage of a device that has most to save in a block. */
 static int heaviest_on(const large *x, int device) {
   int at = SL_NONE;
   for (int s = 0; s < x->less->stages; s++) {
@@ -151,7 +153,8 @@ static double compute_again_on(large *x, int device) {
   return kept_bytes(&x->stages[at]);
 }
 
-/* ---- from outside ---------------------------------------------------------------------------------------- */
+/* ---- interface
+   ---------------------------------------------------------------------------------------------- */
 
 plan_less *planner_less_create(const planned *made, const plan_choice *c) {
   plan_less *less = sli_calloc(1, sizeof *less);
@@ -178,14 +181,14 @@ static bool has_stage(const large *x, int device) {
   return s < x->less->stages;
 }
 
-/* The devices that are too large give up one after another, until it should do. Those that share a stage
- * with a larger one go by that. */
+/* Has devices that are over budget give up one thing after another, until it should suffice.
+ * Devices that share a stage with a larger one follow it. */
 static bool lessen(large *x, double (*on)(large *x, int device)) {
   bool any = false;
   for (int32_t d = 0; d < x->plan->ndevices; d++)
     for (double left = (double)sl_device_bytes(&x->plan->devices[d]) - x->budget; left > 0 && has_stage(x, d);) {
       double saved = on(x, d);
-      if (saved < 0) break; /* other registers follow, so that it may do all the same */
+      if (saved < 0) break; /* other registers depend on it, so it may suffice all the same */
       left -= SLI_MAX(saved, 1);
       any = true;
     }
@@ -200,7 +203,8 @@ bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool sl
   return enough;
 }
 
-/* ---- how it is said --------------------------------------------------------------------------------------- */
+/* ---- how it is expressed
+   ------------------------------------------------------------------------------------ */
 
 int planner_less_quotas(const plan_less *less, sl_quota *to) {
   int n = 0;
@@ -232,13 +236,13 @@ static void quota_words(const plan_less *less, int k, words *to) {
   free(said);
 }
 
-/* The last digits of a name begin there: one of a row, such as h.17. */
+/* Returns where the last digits of a name begin, which number a block in a series, such as h.17. */
 static size_t stem(const char *name) {
   size_t chars = strlen(name);
   return chars && isdigit((unsigned char)name[chars - 1]) ? chars - 1 : chars;
 }
 
-/* Blocks from here on that a pattern can name at once: h.[3-7]. */
+/* Returns how many blocks from b on one pattern can name: h.[3-7]. */
 static int run_from(const plan_less *less, int b) {
   const char *first = less->names[b];
   size_t chars = stem(first);

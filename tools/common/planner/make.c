@@ -1,4 +1,4 @@
-/* Plans of choices, many of them by several threads. */
+/* Makes plans of choices, on several threads at once. */
 #include <string.h>
 
 #include "tools/common/each.h"
@@ -69,7 +69,7 @@ static void apply(const planner *p, const plan_choice *c, sli_arena *arena, sett
   if (c->less) apply_less(c->less, arena, to);
 }
 
-/* The model's options as they were given, but with another batch, or so many layers; 0: as given. */
+/* Copies the model's options with another batch size, or another number of layers; 0: as given. */
 static sl_status args_with(const settings *s, int batch, int layers, sl_args **out) {
   words w = {0};
   sl_status status = sl_args_create(s->model->options, out);

@@ -1,9 +1,10 @@
-/* Where links differ, the devices of a plan that was found change places: by what it sends (graph/lower/anneal.c), and
- * then by the virtual clock.
+/* Assignment of devices where links differ. The devices of a plan that was found are permuted,
+ * first by what the plan sends (graph/lower/anneal.c), then by simulated time.
  *
- * How a plan shares tensors, and so what it sends, hangs on its links: where one is slow, nothing that is heavy goes
- * that way. So what is sent is taken of the plan as it is, and of the one that there would be if all links were as good as the
- * best: what is better is better on the clock. */
+ * Sharding of tensors, and so the traffic, depends on the links: no heavy transfer is planned
+ * over a slow one. Traffic is therefore taken from the plan as it is, and from the plan that
+ * would be made if all links were as good as the best. The one whose permutation is faster in
+ * simulation wins. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ static sl_hardware at_its_best(const sl_hardware *h) {
   return best;
 }
 
-/* By what the plan sends on such hardware. NULL: no other places are better. */
+/* Finds a permutation by the traffic that a plan has on such hardware. NULL: none is better. */
 static char *find(const planner *p, const plan_choice *c, const sl_hardware *h, uint64_t seed) {
   settings s = *p->settings;
   planner other = *p;
@@ -46,7 +47,7 @@ static char *find(const planner *p, const plan_choice *c, const sl_hardware *h, 
   return text;
 }
 
-/* Is it faster with devices there? Then it has them. Takes the text. */
+/* Keeps an assignment if it is faster. Takes ownership of the text. */
 static bool take(const planner *p, plan_choice *c, char *text) {
   plan_choice x = *c;
   if (!text) return false;
@@ -72,7 +73,8 @@ static void swap(int *device, int a, int b) {
   device[a] = device[b], device[b] = first;
 }
 
-/* All ways to have two devices change places, and then, behind the first of them, as many more times. */
+/* Tries all swaps of two devices, and after each, beyond its first device, up to `times` swaps
+   in all. */
 static void vary(const planner *p, int *device, int from, int times, plan_choice *best) {
   for (int a = from; a < p->devices; a++)
     for (int b = a + 1; b < p->devices && !planner_stopped(p); b++) {
@@ -83,7 +85,8 @@ static void vary(const planner *p, int *device, int from, int times, plan_choice
     }
 }
 
-/* Of few devices what changes would gain is seen on the clock alone: of very few all ways that there are. */
+/* Improves the assignment of few devices by simulation alone; of very few, by trying all
+   permutations. */
 static void settle(const planner *p, plan_choice *c) {
   enum { VERY_FEW = 4, FEW = 8, ROUNDS = 4 };
   int device[FEW];

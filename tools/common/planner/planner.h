@@ -1,4 +1,4 @@
-/* Everything there is to choose of a plan, within the memory of the devices: for actortune plan and
+/* Planner: searches all choices of a plan within the devices' memory, for actortune plan and
  * actorrun --auto. */
 #ifndef SLUICE_TOOLS_COMMON_PLANNER_H
 #define SLUICE_TOOLS_COMMON_PLANNER_H
@@ -13,7 +13,8 @@ typedef enum plan_dim {
   PLAN_DATA,
   PLAN_SEQUENCE,
   PLAN_EXPERTS,
-  PLAN_EXPERT_TENSOR, /* devices that an expert lies on: 1 of a grid of their own, or all that share tensors */
+  /* devices that an expert lies on: 1 in a grid of its own, or all that share tensors */
+  PLAN_EXPERT_TENSOR,
   PLAN_MICROBATCHES,
   PLAN_PIECES,
   PLAN_CHUNKS,
@@ -25,9 +26,9 @@ typedef enum plan_dim {
   PLAN_DIMS
 } plan_dim;
 
-/* Of each: its name, as --fix has it and people read it, the option that says it, and what it can be; no
- * words: it is a number. Those that quick looks at come first, then those that full does; what is behind
- * them is what becomes of a plan that would not fit. */
+/* A dimension: its name in --fix and in output, its option, and its values. Without words it is
+ * a number. Dimensions that the quick search varies come first, then those of the full search.
+ * The ones behind serve plans that would not fit. */
 typedef struct plan_dim_info {
   const char *name, *option;
   int quick, full, count;
@@ -35,62 +36,66 @@ typedef struct plan_dim_info {
 } plan_dim_info;
 extern const plan_dim_info plan_dims[PLAN_DIMS];
 
-/* What a plan has less of than its choice says, to fit: slots of activations, and blocks that keep theirs. */
+/* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of activations, or
+   blocks that recompute. */
 typedef struct plan_less {
   sli_arena arena;
   int stages, nblocks;
-  int *slots[2];      /* [stages] of act.b and act.w; 0: the schedule's own */
+  int *slots[2];      /* [stages] slots of act.b and act.w; 0: the schedule's own */
   const char **names; /* [nblocks] */
-  bool *again;        /* [nblocks] computed again, */
-  const char *how;    /* and how: "full", "whole" */
+  bool *again;        /* [nblocks] recomputed */
+  const char *how;    /* the recompute mode: "full", "whole" */
 } plan_less;
 
-/* One plan: its value of each dimension, a number or the index of a word. */
+/* One plan: its value in each dimension, a number or the index of a word. */
 typedef struct plan_choice {
   int at[PLAN_DIMS];
-  double bound, least, floor; /* seconds and bytes that no such plan can do without; bytes, if it gives up all it may */
-  double seconds;  /* of a step; INFINITY: it cannot be, or was not looked at */
-  size_t bytes;    /* of the largest device; 0: it cannot be */
-  uint64_t hash;   /* of the plan that was made last */
-  bool exact;      /* all three are those of the plan as actorrun makes it */
-  plan_less *less; /* the planner's; NULL: it fits as it is */
-  char *assign;    /* likewise: which device takes each place; NULL: that of its number */
+  /* lower bounds of seconds and bytes; lower bound of bytes if it gives up all it may */
+  double bound, least, floor;
+  double seconds;  /* seconds of a step; INFINITY: impossible, or not examined */
+  size_t bytes;    /* bytes of the largest device; 0: impossible */
+  uint64_t hash;   /* hash of the plan made last */
+  bool exact;      /* seconds, bytes and hash are those of the plan as actorrun makes it */
+  plan_less *less; /* owned by the planner; NULL: it fits as it is */
+  char *assign;    /* owned by the planner: the device in each place; NULL: in order */
 } plan_choice;
 
 typedef struct planner {
   const settings *settings;
-  sl_lower_options run;      /* what else the plans are made with, for plan_make(): evaluations, checkpoints */
-  int devices, batch, layers, experts; /* batch, layers: 0: the model does not say */
-  size_t budget;             /* 0: any number of bytes */
-  int fixed[PLAN_DIMS];      /* -1: free */
-  bool all;                  /* leave nothing out for its bound */
-  int effort;                /* 0 quick, 1 full */
-  bool away;                 /* homes are looked at */
-  int threads, points;       /* points: plans that are to be exact */
+  sl_lower_options run;      /* other inputs of plan_make(): evaluations, checkpoints */
+  int devices, batch, layers, experts; /* batch, layers: 0: not given by the model */
+  size_t budget;             /* bytes of each device; 0: unlimited */
+  int fixed[PLAN_DIMS];      /* fixed value of a dimension; -1: free */
+  bool all;                  /* exclude nothing for its bound */
+  int effort;                /* 0: quick, 1: full */
+  bool away;                 /* consider offloading */
+  int threads, points;       /* points: number of plans to make exact */
   bool (*interrupted)(void);
   size_t count, capacity;
   plan_choice *choices;
-  plan_choice smallest;      /* where nothing fits: what takes least; 0 bytes: none could be made */
-  size_t left_out, tried;    /* too large by what is known beforehand; made */
-  double best;               /* seconds of the best so far */
-  double seconds;            /* that the search took */
+  /* if nothing fits, the plan with least memory; 0 bytes: none could be made */
+  plan_choice smallest;
+  size_t left_out, tried;    /* choices excluded as too large by their bounds; plans made */
+  double best;               /* seconds of the best plan so far */
+  double seconds;            /* duration of the search */
 } planner;
 
-/* As the settings say: all is free, and the budget is theirs. SL_E_USAGE on CPUs of which nothing is
- * known. */
+/* Initializes a planner from settings: all dimensions free, the settings' budget. SL_E_USAGE:
+ * CPUs without measured rates. */
 sl_status planner_init(planner *p, const settings *s);
-/* What is given, such as "stages=8,recompute=full". */
+/* Fixes dimensions, such as "stages=8,recompute=full". */
 sl_status planner_fix(planner *p, const char *text);
-/* Finds the fastest plans that fit: the first choices then, exact as far as `points`. SL_E_BUDGET: nothing
- * fits, and what the smallest plan needs. */
+/* Finds the fastest plans that fit, and puts them first; `points` of them are exact.
+ * SL_E_BUDGET: nothing fits; the message says what the smallest plan needs. */
 sl_status planner_search(planner *p);
 void planner_fini(planner *p);
 
-const char *planner_word(plan_dim dim, int value); /* NULL: it is a number */
-/* The fastest plan that has another value of a dimension; NULL: none was made. */
+/* Returns the word of a value; NULL: the dimension is a number. */
+const char *planner_word(plan_dim dim, int value);
+/* Returns the fastest plan with another value of a dimension; NULL: none was made. */
 const plan_choice *planner_second(const planner *p, plan_dim dim);
-/* The command line of actorrun that makes a choice: with what else the settings were given, but for the
- * options in `apart`, NULL-terminated. */
+/* Makes the actorrun command line of a choice, with the other options the settings were given,
+ * except those in `apart` (NULL-terminated). */
 void planner_words(const planner *p, const plan_choice *c, const char *const *apart, words *to);
 
 #endif

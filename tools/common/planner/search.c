@@ -1,12 +1,12 @@
-/* The search: everything there is to choose of a plan.
+/* The search over all choices of a plan.
  *
- * All that come out even are listed (space.c) and bounded (bounds.c). Plans are then made in the order of
- * their bounds and run on the virtual clock (trial.c), if their memory is within the budget or they can give up
- * something; the search ends when the next bound is above the best plan's time. To look at so many, of more
- * than a few devices one stands for all of a stage. The best are made once more as actorrun would make them,
- * so that what is shown of them is exact.
+ * All choices whose sizes divide evenly are listed (space.c) and bounded (bounds.c). Plans are
+ * then made in the order of their bounds and simulated (trial.c), if they fit the budget or can
+ * give up something. The search ends when the next bound is above the best plan's time. To be
+ * fast with many devices, one device stands for all of its stage. The best plans are made once
+ * more as actorrun would make them, so that the results shown are exact.
  *
- * Plans are made in rounds of as many, whatever the number of threads, so any number finds the same. */
+ * Plans are made in rounds of a fixed size, so that any number of threads finds the same. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ enum { ROUND = 8 };
 
 /* ---- the search ---------------------------------------------------------------------------------------- */
 
-/* The fastest first; of two as fast that which takes less memory. */
+/* Orders by time; ties by memory. */
 static int by_worth(const void *a, const void *b) {
   const plan_choice *x = a, *y = b;
   if (x->seconds < y->seconds || x->seconds > y->seconds) return x->seconds < y->seconds ? -1 : 1;
@@ -44,7 +44,8 @@ static void keep_smallest(planner *p) {
   }
 }
 
-/* Of what was left out as too large, the smallest, as small as they get, until none that is left can be smaller. */
+/* Finds the smallest plan among those excluded as too large, each made as small as possible,
+   until the rest cannot be smaller. */
 static void find_smallest(planner *p) {
   enum { MOST = 48 };
   size_t first = p->count - p->left_out, most = SLI_MIN(first + MOST, p->count);
@@ -70,7 +71,7 @@ static sl_status nothing_fits(const planner *p) {
   return SL_E_BUDGET;
 }
 
-/* Plans in the order of their bounds, until none that is left can be better. */
+/* Makes plans in the order of their bounds, until the rest cannot be better. */
 static void try_plans(planner *p) {
   size_t most = p->count - p->left_out;
   while (p->tried < most && !planner_stopped(p) && p->choices[p->tried].bound < p->best) {
@@ -82,7 +83,7 @@ static void try_plans(planner *p) {
   qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
 }
 
-/* The best are made exactly. One that turns out slower, or too large after all, leaves its place to the
+/* Makes the best plans exactly. One that proves slower or too large yields its place to the
  * next. False: all of the best were exact. */
 static bool settle(planner *p) {
   size_t end = SLI_MIN((size_t)p->points, p->tried);
@@ -95,7 +96,7 @@ static bool settle(planner *p) {
   return true;
 }
 
-/* Of the best. */
+/* Permutes the devices of the best plans. */
 static void assign(planner *p) {
   enum { BEST = 3 };
   if (!planner_assigns(p) || planner_stopped(p)) return;
@@ -126,7 +127,7 @@ static void forget(planner *p) {
   p->count = p->left_out = p->tried = 0;
 }
 
-/* Where nothing fits the devices, something may live elsewhere. */
+/* Searches; if nothing fits the devices, searches again with offloading. */
 sl_status planner_search(planner *p) {
   uint64_t start = sli_now_ns();
   sl_status status = search(p);
@@ -148,7 +149,7 @@ const plan_choice *planner_second(const planner *p, plan_dim dim) {
 
 /* ---- beginning and end ----------------------------------------------------------------------------------- */
 
-/* Of an option of the model; 0: it has none of that name. */
+/* Returns the value of a model option; 0: the model has none of that name. */
 static int number_of(const settings *s, const char *name) {
   for (const sl_option *o = s->model->options; o && o->name; o++)
     if (!strcmp(o->name, name) && o->kind == SL_OPTION_INT) return (int)sl_arg_int(s->model_args, name);

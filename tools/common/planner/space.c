@@ -1,4 +1,4 @@
-/* What there is to choose from: all that comes out even. */
+/* The space of choices: all whose sizes divide evenly. */
 #include <math.h>
 #include <string.h>
 
@@ -20,25 +20,25 @@ static void add(planner *p, plan_choice c) {
   p->choices[p->count++] = c;
 }
 
-/* What lives elsewhere saves memory, and takes time to go there. */
+/* Adds offload targets, which save memory and cost transfer time. */
 static void add_homes(planner *p, plan_choice c) {
   bool any = planner_away(p) != SL_SPACE_DEVICE && (p->away || !is_free(p, PLAN_HOME));
   int homes = any ? plan_dims[PLAN_HOME].full : 1;
-  bool known = p->away && !p->effort; /* that nothing fits the devices alone */
+  bool known = p->away && !p->effort; /* nothing fits without offloading */
   for (c.at[PLAN_HOME] = known ? 1 : 0; c.at[PLAN_HOME] < homes; c.at[PLAN_HOME]++) add(p, c);
 }
 
-/* What is sharded and computed again, of a schedule. */
+/* Adds sharding and recompute modes of a schedule. */
 static void add_kept(planner *p, plan_choice c) {
   int shards = c.at[PLAN_DATA] * c.at[PLAN_SEQUENCE] > 1 ? words_tried(p, PLAN_SHARD) : 1;
   for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE); c.at[PLAN_RECOMPUTE]++) {
     bool same = !strcmp(planner_word(PLAN_RECOMPUTE, c.at[PLAN_RECOMPUTE]), "whole") && c.at[PLAN_TENSOR] == 1;
-    if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* as full, where tensors are not shared */
+    if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* equal to full unless tensors are sharded */
     for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add_homes(p, c);
   }
 }
 
-/* With one stage all schedules are the same. */
+/* Adds schedules. With one stage all are the same. */
 static void add_schedules(planner *p, plan_choice c) {
   int count = c.at[PLAN_STAGES] > 1 || !is_free(p, PLAN_SCHEDULE) ? words_tried(p, PLAN_SCHEDULE) : 1;
   for (int w = 0; w < count; w++) {
@@ -50,20 +50,22 @@ static void add_schedules(planner *p, plan_choice c) {
   }
 }
 
-/* Sequences in pieces: for what they save of a bubble, where there is one. */
+/* Adds numbers of sequence pieces, which shorten a bubble if there is one. */
 static void add_pieces(planner *p, plan_choice c) {
   int most = !is_free(p, PLAN_PIECES) ? p->fixed[PLAN_PIECES] : p->effort && c.at[PLAN_STAGES] > 1 ? MOST_PIECES : 1;
   for (c.at[PLAN_PIECES] = 1; c.at[PLAN_PIECES] <= most; c.at[PLAN_PIECES] *= 2) add_schedules(p, c);
   if (most & (most - 1)) c.at[PLAN_PIECES] = most, add_schedules(p, c);
 }
 
-/* Of very many devices quick looks at microbatches of a few rows only. */
+/* Says whether quick considers microbatches of this many rows: with very many devices only a few
+   rows. */
 static bool is_usual(const planner *p, int rows) {
   enum { MANY_DEVICES = 64, MOST_ROWS = 8 };
   return p->effort || p->devices <= MANY_DEVICES || (rows <= MOST_ROWS && (rows & (rows - 1)) == 0);
 }
 
-/* As many as leave each device whole rows; where the batch is not known, powers of two. */
+/* Adds numbers of microbatches that leave each device whole rows; powers of two if the batch
+   size is unknown. */
 static void add_microbatches(planner *p, plan_choice c) {
   enum { MOST = 64 };
   int rows = p->batch / c.at[PLAN_DATA];
@@ -78,9 +80,10 @@ static void add_microbatches(planner *p, plan_choice c) {
   }
 }
 
-/* Shared out as tensors are, of the devices that share the rows; or, where these share tensors too, whole on a grid of
- * their own of all of these. Of experts that are few and large the first is faster by up to a fifth, of many small
- * ones the second by a quarter: quick looks at that alone, and where all devices have all experts at the first. */
+/* Adds expert grids. Experts are either sharded like tensors, over the devices that share rows,
+ * or lie whole on their own grid of all devices. Few large experts are up to a fifth faster
+ * sharded; many small ones a quarter faster whole. Quick tries only the likelier grid, and the
+ * first if all devices have all experts. */
 static void add_expert_grids(planner *p, plan_choice c) {
   enum { FEW = 16 };
   int data = c.at[PLAN_DATA], tensor = c.at[PLAN_TENSOR], n = c.at[PLAN_EXPERTS];
@@ -92,7 +95,7 @@ static void add_expert_grids(planner *p, plan_choice c) {
   if (own && data * tensor % n == 0) add_microbatches(p, c);
 }
 
-/* Of those that share the rows, or these and the tensors, so many share the experts. */
+/* Adds degrees of expert parallelism, over the devices that share rows, or rows and tensors. */
 static void add_experts(planner *p, plan_choice c) {
   int most = SLI_MIN(p->experts, c.at[PLAN_DATA] * c.at[PLAN_TENSOR]);
   if (!is_free(p, PLAN_EXPERTS)) most = p->fixed[PLAN_EXPERTS];
@@ -103,7 +106,7 @@ static void add_experts(planner *p, plan_choice c) {
   }
 }
 
-/* Those of a stage that share each sequence; the others share the rows. */
+/* Adds degrees of sequence parallelism within a stage; the remaining devices share rows. */
 static void add_sequences(planner *p, plan_choice c, int devices) {
   bool tried = p->effort || !is_free(p, PLAN_SEQUENCE);
   int most = !tried ? 1 : is_free(p, PLAN_SEQUENCE) ? MOST_SEQUENCE : p->fixed[PLAN_SEQUENCE];

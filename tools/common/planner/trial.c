@@ -1,15 +1,17 @@
-/* One choice: what its plan takes, and what it gives up to fit.
+/* Trial of one choice: the cost of its plan, and what it gives up to fit.
  *
- * A plan that is too large is made again with fewer slots of activations, or with some blocks that compute
- * theirs again, where that is free: with as few as it takes, device by device; and with both, where one does not
- * do. What is faster stands for the choice. One that with all slots and blocks given up is still too large is not looked at any
- * further, nor one that is slower than the best before it has given up anything. Of many microbatches two smaller numbers are run: a step grows by as much with each. */
+ * A plan that is too large is made again with fewer slots of activations, or with some blocks
+ * that recompute, where the user left that open. It gives up as little as suffices, device by
+ * device, and tries both if one is not enough. The faster plan represents the choice. A choice
+ * that is too large with everything given up is dropped, as is one that is slower than the best
+ * before giving up anything. For many microbatches two smaller numbers are simulated: a step
+ * grows linearly with them. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tools/common/planner/inner.h"
 
-/* What a plan may give up, and what its choice says then. */
+/* What a plan may give up, and how its choice then says so. */
 typedef struct way {
   plan_dim dim;
   int value;
@@ -47,19 +49,19 @@ static bool give_up(const planner *p, plan_choice *c, const plan_made *made, con
   return some;
 }
 
-/* When that way has no more to give, any other. */
+/* Gives up something in this way, or when it has no more to give, in any other. */
 static bool give_up_any(const planner *p, plan_choice *c, const plan_made *made, const way *first) {
   bool some = give_up(p, c, made, first);
   for (int w = 0; w < WAYS && !some; w++) some = give_up(p, c, made, &ways[w]);
   return some;
 }
 
-/* Not worth a look, whatever it gives up: that makes it no faster. Second choices of a dimension are shown, so it need not
- * be the best. */
+/* Says whether a choice is too slow to relax, which never makes it faster. The margin keeps
+ * second choices of a dimension, which are shown too. */
 static bool is_slow(const planner *p, double seconds) { return 0.98 * seconds > 1.05 * p->best; }
 
-/* Seconds of a step with so many microbatches. INFINITY: it cannot be. *more says whether it is too large and has
- * given up something that way (NULL: nothing is). */
+/* Returns the seconds of a step with so many microbatches; INFINITY: impossible. *more: the plan
+ * is too large and gave up something in way w (NULL: gives up nothing). */
 static double weigh(const planner *p, plan_choice *c, int microbatches, plan_care care, const way *w, bool *more) {
   plan_made made;
   *more = false;
@@ -72,7 +74,7 @@ static double weigh(const planner *p, plan_choice *c, int microbatches, plan_car
   return seconds;
 }
 
-/* Until it fits, or has nothing left. */
+/* Relaxes the plan until it fits, or nothing is left to give up. */
 static double lessen(const planner *p, plan_choice *c, int microbatches, plan_care care, const way *w) {
   bool more = true;
   double seconds = INFINITY;
@@ -80,7 +82,7 @@ static double lessen(const planner *p, plan_choice *c, int microbatches, plan_ca
   return fits(p, c) ? seconds : INFINITY;
 }
 
-/* With all given up that may be. */
+/* Gives up all that may be given up. */
 static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
   plan_made made;
   c->bytes = 0;
@@ -96,9 +98,9 @@ static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
 
 /* ---- many microbatches ----------------------------------------------------------------------------------- */
 
-/* Multiples of the chunks on the way, and more than those. */
+/* Numbers of microbatches to simulate: multiples of the chunks on the path, and more than those. */
 typedef struct counts {
-  int few, more; /* all are run: few is 0 */
+  int few, more; /* few is 0: all are simulated */
 } counts;
 
 static counts counts_of(const planner *p, const plan_choice *c) {
@@ -107,7 +109,7 @@ static counts counts_of(const planner *p, const plan_choice *c) {
   return !p->batch || m <= more + unit ? (counts){0, m} : (counts){few, more};
 }
 
-/* Of so many seconds with the larger number. */
+/* Extrapolates the time of a step from the seconds at the larger number. */
 static void extrapolate(const planner *p, plan_choice *c, counts n, double seconds) {
   plan_care care = planner_care(p);
   bool more;
@@ -119,9 +121,10 @@ static void extrapolate(const planner *p, plan_choice *c, counts n, double secon
   c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) / (n.more - n.few) : INFINITY;
 }
 
-/* ---- from outside ------------------------------------------------------------------------------------------ */
+/* ---- interface
+   --------------------------------------------------------------------------------------------- */
 
-/* The faster one; of two that do not fit the smaller. */
+/* Compares by time; of two that do not fit, by memory. */
 static bool is_better(const planner *p, const plan_choice *a, const plan_choice *b) {
   if (fits(p, a) != fits(p, b)) return fits(p, a);
   if (fits(p, a)) return a->seconds < b->seconds;
@@ -136,7 +139,7 @@ static void try_way(const planner *p, const plan_choice *given, plan_choice *c, 
   if (better) *c = x;
 }
 
-/* As small as it gets, if that is too large. */
+/* Says whether a choice is too large even at its smallest. */
 static bool cannot_fit(const planner *p, plan_choice *c, counts n) {
   plan_choice least = *c;
   give_up_all(p, &least, n.more);
@@ -173,7 +176,7 @@ void planner_try_least(void *ctx, size_t i) {
   give_up_all(p, c, counts_of(p, c).more);
 }
 
-/* The way that it has gone. */
+/* Returns the way in which a choice was relaxed. */
 static const way *way_of(const plan_choice *c) {
   for (int w = 0; c->less && w < WAYS; w++)
     if (c->at[ways[w].dim] == ways[w].value) return &ways[w];
