@@ -1,4 +1,4 @@
-/* The graph as the passes see it: nodes and tensors in arrays, in order. */
+/* Internal representation of a graph: arrays of nodes and tensors, in order. */
 #ifndef SLUICE_GRAPH_INTERNAL_H
 #define SLUICE_GRAPH_INTERNAL_H
 
@@ -12,35 +12,36 @@ struct sl_tensor {
   int id;
   const char *name;
   sl_type type;
-  sl_here at;          /* the call that made it */
+  sl_here at;          /* call that made it */
   sli_node *producer;  /* NULL for a parameter */
-  int output;          /* which of the producer's outputs */
+  int output;          /* index among the producer's outputs */
   bool param;
-  bool needs_grad;     /* a parameter, or computed from one */
-  int rank;            /* which of its stage's devices makes it, 0 where there is one */
-  bool transient;      /* the whole of what devices share out, for the moment it is needed */
-  sl_tensor *kept;     /* of what is made again for the way back: what was made at first, where some
-                          pieces have that still; else NULL */
-  bool leaves;         /* that is read in its stead for some pieces */
-  bool narrow;         /* is bf16 where devices compute on such; see sli_narrow_mark */
-  sl_tensor *extent;   /* towards the first tensor of its set; NULL: all its rows are valid. See
-                          sli_pass_extents ... */
-  int64_t rows;        /* ... of the first of a set: that there is room for */
-  const sl_shard *shard; /* parameters and their optimizer's state, where a stage lies on
-                          several devices: which part of the whole this is; NULL: all. What
-                          devices have of one whole goes by one name */
+  bool needs_grad;     /* true for a parameter, or a tensor computed from one */
+  int rank;            /* rank of the device that makes it within its stage; 0 where the stage
+                          has one device */
+  bool transient;      /* the whole of a sharded tensor, gathered for the moment it is needed */
+  sl_tensor *kept;     /* for a recomputed tensor: the original, where some pieces still have it;
+                          else NULL */
+  bool leaves;         /* original that some pieces read in place of the recomputed tensor */
+  bool narrow;         /* bf16 where devices compute on bf16 tensors; see sli_narrow_mark */
+  sl_tensor *extent;   /* valid length (extent): link towards the first tensor of its set; NULL:
+                          all its rows are valid. See sli_pass_extents */
+  int64_t rows;        /* of the first tensor of a set: its capacity in rows */
+  const sl_shard *shard; /* part of the whole that this parameter or optimizer state is, where a
+                            stage has several devices; NULL: all. The devices' parts of one whole
+                            have the same name */
   /* parameters only: */
   int param_index;     /* order of creation */
-  sl_init init;        /* of an optimizer's states, too */
-  int home;            /* block of the first use: where it is updated; -1 unused */
+  sl_init init;        /* also of an optimizer's states */
+  int home;            /* block of the first use, which updates it; -1 unused */
   int ngrads;          /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
-  bool replica;        /* a device of lower rank has the same */
-  sl_rest rest;        /* of a served graph: how its numbers lie, and ... */
-  sl_type values;      /* ... what they are, if that is not F32: `type` is what lies there */
-  const sl_adapter *adapter;  /* of its own, or that it is a part of; NULL: neither */
-  const sl_optimizer *update; /* its settings, from sli_training_settle() on; NULL: frozen */
-  /* during sli_pass_gradients: */
+  bool replica;        /* a device of lower rank has the same values */
+  sl_rest rest;        /* of a served graph: storage format (rest) of its values */
+  sl_type values;      /* type of the values, if not F32; `type` is the stored type */
+  const sl_adapter *adapter;  /* adapter that it has, or is part of; NULL: neither */
+  const sl_optimizer *update; /* its settings, set by sli_training_settle(); NULL: frozen */
+  /* used during sli_pass_gradients: */
   sl_tensor *grad;     /* sum of the contributions seen so far */
   int nsums;
 };
@@ -50,7 +51,7 @@ enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE,
        SLI_PHASE_PACK /* before everything else of a step */,
        SLI_PHASE_EVAL /* beside everything else, every so many steps */ };
 
-/* What a node is where sequences are cut: one for each length of piece. */
+/* Attributes and types of a node for one length of piece, where sequences are cut. */
 typedef struct sli_shapes {
   sl_attrs attrs;
   sl_type *in, *out;
@@ -64,87 +65,89 @@ struct sli_node {
   sl_attrs attrs;
   sl_here at;
   sl_class cls;
-  int block;           /* -1: no stage of its own (the clip, reports) */
-  int rank;            /* which of its stage's devices runs it */
+  int block;           /* -1: belongs to no stage (the clip, reports) */
+  int rank;            /* rank of the device that runs it within its stage */
   int phase;
-  bool eval;           /* of an evaluation, or what hands it something: every eval_every steps */
+  bool eval;           /* belongs to an evaluation or hands data to one: fires every eval_every
+                          steps */
   bool per_step;       /* fires once a step instead of once a tick */
-  int remote_axis;     /* along which axis of the grid are the devices whose ... */
-  double remote_bytes; /* ... parts a call reads: bytes that are not its own device's */
+  int remote_axis;     /* axis of the grid along which the call reads other devices' parts */
+  double remote_bytes; /* bytes of those parts */
   uint32_t accumulate_span; /* outputs summed over the step's ticks */
   int nin, nout;
   sl_tensor **in;      /* NULL: absent optional input */
   sl_tensor **out;     /* NULL: not wanted */
   sl_type *in_type;    /* [nin], ndim -1 where absent */
-  sl_type *out_type;   /* [nout], also of outputs that are not wanted */
-  bool whole;          /* of whole microbatches, on every device and for every piece */
-  bool again;          /* a forward call made once more for the way back */
-  bool repeats;        /* an exchange that may be made once more for it as well */
-  bool rereads;        /* one of the way back that may read what is made once more for it */
-  bool resends;        /* a copy, for exchanges of the way back, of what those of the way there read */
-  bool beside;         /* one whose calls, or the second ones of a call in two, go with the exchanges */
-  const sl_tensor *like; /* a constant of the backward pass: shaped as this */
-  /* what a rule of the gradients made: the rule, and the forward node it is about */
+  sl_type *out_type;   /* [nout], also of unwanted outputs */
+  bool whole;          /* runs on whole microbatches, on every device and for every piece */
+  bool again;          /* forward call recomputed for the backward pass */
+  bool repeats;        /* exchange that may be repeated for recomputation */
+  bool rereads;        /* node of the backward pass that may read recomputed tensors */
+  bool resends;        /* copy of a forward exchange's input, for exchanges of the backward pass */
+  bool beside;         /* its calls, or the second halves of calls in two, run beside the
+                          exchanges */
+  const sl_tensor *like; /* constant of the backward pass, with the shape of this tensor */
+  /* set by a gradient rule: the rule, and the forward node it differentiates */
   const sl_grad_rule *rule;
   const sli_node *about;
-  sli_shapes *shapes;  /* [variants] by length, the longest first: its types are
-                          those above; NULL where sequences are not cut */
+  sli_shapes *shapes;  /* [variants] by length, the longest first, whose types are those above;
+                          NULL where sequences are not cut */
 };
 
-/* Of the model as it was written. Gradients can be made on the way forward as well; for
- * those, how a call is shared out or what a block costs follows from this. */
+/* True for a node of the model as written. Gradients may also be computed during the forward
+ * pass; sharding and the cost of a block follow from nodes of the model only. */
 static inline bool sli_is_forward(const sli_node *n) {
   return (n->cls == SL_CLASS_F || n->beside) && !n->rule && !n->like;
 }
 
-/* Does it make what devices share out, for the moment it is needed? */
+/* True if it makes the whole of a sharded tensor, for the moment it is needed. */
 static inline bool sli_makes_transient(const sli_node *n) {
   int o = 0;
-  while (!n->out[o]) o++; /* one at least is wanted */
+  while (!n->out[o]) o++; /* at least one output is wanted */
   return n->out[o]->transient;
 }
 
 typedef struct sli_block {
   const char *name;
   int stage;           /* forced stage, or -1 */
-  bool spread;         /* what a stage does of a block that is spread over all of them; behind
-                          all others, and `stage` counts the devices along the pipeline */
-  bool swept;          /* where sequences are cut, what its calls look back to comes piece by piece
+  bool spread;         /* one stage's part of a block sharded over all stages; such blocks come
+                          last, and `stage` then counts the devices along the pipeline */
+  bool swept;          /* where sequences are cut: its calls get earlier pieces one by one
                           (sl_op.swept) */
-  bool gathers;        /* devices share out the positions of pieces, and each brings itself all keys of one,
-                          for queries of its own (attention_share) */
+  bool gathers;        /* devices shard the positions of pieces, and each gathers all keys of a
+                          piece for its own queries (attention_share) */
 } sli_block;
 
-/* What is said of the parameters that a pattern finds. */
+/* Settings for the parameters that match a pattern. */
 typedef struct sli_param_rule {
   const char *pattern;
-  sl_here at;          /* no file: said on a command line */
+  sl_here at;          /* no file: given on a command line */
   bool frozen;
   sl_group_settings group;
 } sli_param_rule;
 
-/* Adapters that a pattern asks for. */
+/* Adapters requested for the parameters that match a pattern. */
 typedef struct sli_adapter_rule {
   const char *pattern;
   sl_here at;
   int rank;
   float alpha;
-  bool used;           /* it has found something */
+  bool used;           /* matched a parameter */
 } sli_adapter_rule;
 
-/* What is averaged over microbatches: the loss, or a metric. */
+/* Value averaged over microbatches: the loss, or a metric. */
 typedef struct sli_mean {
   const char *name;
-  sl_tensor *tensor;    /* where several devices have parts, the first of them */
-  bool adds;            /* where sequences are cut: a piece has a summand of it */
-  int nparts;           /* one, or one of each device that has something of its own, */
+  sl_tensor *tensor;    /* the first part, where several devices have parts */
+  bool adds;            /* where sequences are cut: a piece contributes a summand */
+  int nparts;           /* 1, or one part per device that has its own */
   struct sli_mean_part {
     sl_tensor *tensor;
-    const double *share; /* [variants, or 1] how much of the mean that is; NULL: all */
+    const double *share; /* [variants, or 1] share of the mean; NULL: all */
   } *parts;
 } sli_mean;
 
-/* Types of the inputs of a node that has many. */
+/* Input types of a node with many inputs. */
 enum { SLI_MANY_INPUTS = 8 };
 typedef struct sli_types {
   int count;
@@ -155,61 +158,63 @@ struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
   sl_status status;    /* first error */
-  char *detail;        /* its text */
+  char *detail;        /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
   size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
-  sli_node **nodes;    /* forward in order of creation, then what passes append,
+  sli_node **nodes;    /* forward nodes in order of creation, then those that passes append,
                           always in an order in which they may run */
   sl_tensor **tensors;
   sli_block *blocks;
   sl_tensor **params;
-  struct sli_known {       /* to find soon what is there already: */
+  struct sli_known {       /* indexes for fast lookup: */
     uint64_t *of;          /* [nparams] hashes of the parameters' names */
     size_t capacity;
-    sli_types types[16];   /* of the last nodes with many inputs: such are often alike */
+    sli_types types[16];   /* of the latest nodes with many inputs, which often agree */
   } known;
   sli_mean loss;        /* its tensor is NULL before sl_train */
-  struct sli_metrics {  /* what evaluations find besides */
+  struct sli_metrics {  /* metrics of evaluations */
     int count;
     size_t capacity;
     sli_mean *of;
-    struct sli_tallies { /* sums over each step of training, told with its loss */
+    struct sli_tallies { /* counters summed over each step of training, reported with its loss */
       int count;
       size_t capacity;
       sli_mean *of;
     } tallies;
   } metrics;
-  struct sli_evaluated {  /* of held-out data, once it is settled how much; see sli_evaluation_weight */
-    int microbatches;     /* of an evaluation */
-    int whole;            /* the first ones, of as many rows as in training */
-    int rows, rest;       /* of a microbatch, 0: not known; and those left over behind the whole ones */
+  struct sli_evaluated {  /* size of an evaluation on held-out data, once settled; see
+                             sli_evaluation_weight */
+    int microbatches;     /* number of microbatches in an evaluation */
+    int whole;            /* leading microbatches with as many rows as in training */
+    int rows, rest;       /* rows of a microbatch, 0: unknown; and rows left over after the whole
+                             ones */
   } evaluated;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
-    sl_optimizer optimizer; /* with its defaults in place */
+    sl_optimizer optimizer; /* with defaults filled in */
     int nrules;
     size_t capacity;
-    struct sli_param_rule *rules; /* in order: the last one that says something counts */
+    struct sli_param_rule *rules; /* in order: the last rule that sets a value wins */
     struct sli_adapters {
       int nrules;
       size_t capacity;
       sli_adapter_rule *rules;
-      bool read;            /* what options.training says has been added */
+      bool read;            /* options.training has been applied */
     } adapters;
   } training;
-  /* where sequences are cut, else 0 and NULL: */
+  /* set where sequences are cut, else 0 and NULL: */
   int64_t length;          /* positions of a whole sequence */
   int64_t *lengths;        /* [pieces] */
-  int nvariants;           /* different lengths */
-  int64_t *variant_lengths; /* the longest first */
-  sl_tensor *batch;        /* of a served graph; see batch.h */
+  int nvariants;           /* number of different lengths */
+  int64_t *variant_lengths; /* longest first */
+  sl_tensor *batch;        /* batch of a served graph; see batch.h */
   int noutputs;
   size_t output_capacity;
   struct sli_output {
     const char *name;
     sl_tensor *tensor;
   } *outputs;
-  struct sli_cleanups { /* run by destroy (token files) */
+  struct sli_cleanups { /* run by destroy (closes token files) */
     int count;
     size_t capacity;
     struct sli_cleanup {
@@ -219,24 +224,25 @@ struct sl_graph {
   } cleanups;
 };
 
-/* How much a microbatch of an evaluation counts: 1; and behind the whole ones, whose rows are some that are left
- * over, again and again, the share that these are. Their number divides that of a microbatch, so that a mean over
- * rows is one over them; *first is the first of them. */
+/* Returns the weight of a microbatch of an evaluation: 1 for whole ones. Microbatches behind
+ * them repeat the left-over rows and weigh the share of a microbatch that those rows are. The
+ * number of left-over rows divides the rows of a microbatch, so that a mean over rows stays one;
+ * *first is the first of these rows. */
 double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first);
 
-/* Blocks that follow one another: without what is spread over the stages. */
+/* Returns the number of blocks in sequence, without those sharded over the stages. */
 static inline int sli_blocks_in_line(const sl_graph *g) {
   int n = g->nblocks;
   while (n && g->blocks[n - 1].spread) n--;
   return n;
 }
 
-/* Is it evaluated, every so many steps? */
+/* True if the graph is evaluated every so many steps. */
 static inline bool sli_evaluates(const sl_graph *g) {
   return !g->options.infer && g->options.eval_every > 0;
 }
 
-/* The loss, and behind it the metrics, if somebody asks for them. */
+/* The loss, followed by the metrics if evaluation is on. */
 static inline int sli_graph_means(const sl_graph *g) {
   return 1 + (sli_evaluates(g) ? g->metrics.count : 0);
 }
@@ -244,7 +250,7 @@ static inline sli_mean *sli_graph_mean(sl_graph *g, int i) {
   return i ? &g->metrics.of[i - 1] : &g->loss;
 }
 
-/* These and, behind them, the tallies: what is kept for its own sake. */
+/* The means, followed by the counters: all values that are kept for reports. */
 static inline int sli_graph_kept(const sl_graph *g) {
   return sli_graph_means(g) + (g->options.infer ? 0 : g->metrics.tallies.count);
 }
@@ -253,7 +259,7 @@ static inline sli_mean *sli_graph_keep(sl_graph *g, int i) {
   return i < means ? sli_graph_mean(g, i) : &g->metrics.tallies.of[i - means];
 }
 
-/* Puts its parts behind the first `count` of tensors[]. Returns how many there are then. */
+/* Appends the mean's parts to tensors[count]; returns the new count. */
 static inline int sli_mean_tensors(const sli_mean *mean, sl_tensor **tensors, int count) {
   for (int i = 0; i < mean->nparts; i++) tensors[count++] = mean->parts[i].tensor;
   return count;

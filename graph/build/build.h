@@ -1,79 +1,84 @@
-/* What builds graphs: nodes and tensors, by models and by passes, and parameters' first values. */
+/* Graph construction by models and passes: nodes, tensors, and initial values of parameters. */
 #ifndef SLUICE_GRAPH_BUILD_H
 #define SLUICE_GRAPH_BUILD_H
 
 #include "graph/graph.h"
 
-/* The loss that is found from a classifier's logits: the graph's, or one of those added up to that. */
+/* Returns the loss node of a classifier's logits: the graph's loss, or one of its summands. */
 const sli_node *sli_loss_of_logits(const sl_graph *g);
 
-/* Adds a node with its inputs' types; out[nout] starts NULL and out_type[nout]
- * as scalars: sli_node_infer fills in the types, sli_node_output the tensors. */
+/* Adds a node with its inputs' types. out[nout] starts NULL and out_type[nout] as scalars:
+ * sli_node_infer fills in the types, sli_node_output the tensors. */
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout);
-/* Before types of a node's inputs are changed: other nodes may have the same array. */
+/* Gives a node its own array of input types, which other nodes may share; call before changing
+ * it. */
 void sli_node_own_types(sl_graph *g, sli_node *n);
-/* Puts the graph's nodes [nnodes] in another order, and numbers them by it. */
+/* Reorders the graph's nodes [nnodes] and renumbers them. */
 void sli_graph_reorder(sl_graph *g, sli_node *const *nodes);
-/* Calls the row's shape rule. The caller says which op it was about. */
+/* Calls the op's shape rule. The caller names the op in its error. */
 sl_status sli_node_infer(sli_node *node);
-/* Makes output o exist: a new tensor of out_type[o]. */
+/* Creates output o: a new tensor of out_type[o]. */
 sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name);
 sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name);
-/* At most SL_MAX_DIMS dims, all positive, and no more elements than can be counted. */
+/* True for at most SL_MAX_DIMS dims, all positive, and a number of elements that does not
+ * overflow. */
 bool sli_type_possible(const sl_type *type);
-/* sl_type_format() of a type that need not be possible. */
+/* Formats like sl_type_format(), also types that are not possible. */
 char *sli_type_text(char *out, const sl_type *type);
 /* Records the first error, "file:line: text", and returns its status. */
 sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The bit of a dim of x, counted from the end where it is negative, for a call of that name; fails
- * the graph where x has no such dim. */
+/* Returns the bit of a dim of x for a call of that name. Negative dims count from the end. Fails
+ * the graph if x has no such dim. */
 uint32_t sli_graph_dim(sl_graph *g, sl_here at, const char *call, sl_tensor *x, int dim);
 /* "h.3/gelu.1 f32[8, 256, 384], h.3.weight f32[256, 64]"; "-" where absent. */
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
 
-/* A model as it was written; see fingerprints.c. */
+/* Fingerprint of a model as written; see fingerprints.c. */
 typedef struct sli_fingerprints {
-  bool own_ops;       /* some rows are not Sluice's */
+  bool own_ops;       /* some ops are not Sluice's own */
   int count;
   struct sli_fingerprint {
-    const char *name; /* of a parameter, with its type, or of an op; in order */
+    const char *name; /* of a parameter, with its type, or of an op; sorted */
     uint64_t hash;
   } *of;
 } sli_fingerprints;
 
-/* Before any pass; what it makes is the arena's. */
+/* Computes fingerprints before any pass; the result is the arena's. */
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
-/* A source of the held-out data of one that has some, by the ticks of an evaluation. */
+/* Returns the source of held-out data for a source, by the ticks of an evaluation, if it has
+ * one. */
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source);
-/* Is that data what options.eval names? */
+/* True if options.eval names that data. */
 bool sli_source_has_files(const sl_source *source);
 
 sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t);
 
-/* Does the pattern stand in a parameter's name? See sl_freeze(). */
+/* True if a parameter's name matches the pattern. See sl_freeze(). */
 bool sli_pattern_finds(const char *pattern, const char *name);
 /* "PATTERN:lr=1e-4,decay=0" */
 sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
                          sl_group_settings *out);
-/* All patterns have found something; what is no adapter is frozen. */
+/* Checks that every adapter pattern matched a parameter, and freezes everything but adapters. */
 sl_status sli_lora_settle(sl_graph *g);
-/* Settles which parameters are trained, and each one's settings: before gradients are made. */
+/* Settles which parameters are trained, and the settings of each; call before gradients are
+ * made. */
 sl_status sli_training_settle(sl_graph *g);
 
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 
-/* Tells the seed to calls that draw numbers. Before the gradients, which draw the same. */
+/* Sets the seed of calls that draw random numbers. Call before the gradients, which draw the
+ * same numbers. */
 void sli_graph_seed(sl_graph *g, uint64_t seed);
 
-/* The starting values of a parameter: out[sl_type_elements(type)]. They depend
- * on the rule, the seed, the name and the element's index only. */
+/* Computes the initial values of a parameter: out[sl_type_elements(type)]. They depend only on
+ * the rule, the seed, the name and the element's index. */
 void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
                      float *out);
 
-/* The same for many, on several threads where that pays. */
+/* Initial values of several parameters, computed on several threads where that pays. */
 typedef struct sli_init_item {
   const sl_type *type;
   sl_init init;

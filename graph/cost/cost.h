@@ -1,5 +1,5 @@
-/* How long things take on described hardware (sluice/hardware.h). Whoever weighs one way against
- * another, cuts a model or makes a plan asks here, so that all of them agree. */
+/* Durations on described hardware (sluice/hardware.h). Searches, the cut of the model and the
+ * planner all ask here, so that they agree. */
 #ifndef SLUICE_GRAPH_COST_H
 #define SLUICE_GRAPH_COST_H
 
@@ -11,7 +11,7 @@
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
-/* A call of an op on these types; ndim -1 where an input is absent. */
+/* Call of an op on these types; ndim -1 where an input is absent. */
 typedef struct sli_work {
   const sl_op *op;
   const sl_attrs *attrs;
@@ -24,44 +24,46 @@ typedef struct sli_work {
 
 sli_work sli_work_of_call(const sl_program_call *c);
 
-/* On a device of this hardware; NULL: on one core of any machine. */
+/* Returns the seconds on a device of this hardware; NULL: on one core of any machine. */
 double sli_work_seconds(const sl_hardware *h, const sli_work *w);
-/* The same of a call of a node on these types. */
+/* Return the cost and the seconds of a node's call on these types. */
 void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes);
 double sli_call_seconds(const sl_hardware *h, const sli_node *node, const sl_type *in,
                         const sl_type *out);
-/* What a row of a machine file may be for alone, said behind its name: "linear.transposed", of weights that lie
- * [in, out]; "linear_w.pages", of inputs whose rows are whole pages, for those fall on the same sets of a cache. */
+/* Traits that a row of a machine file may be restricted to, written behind its name.
+ * "linear.transposed": weights stored [in, out]. "linear_w.pages": inputs whose rows are whole
+ * pages, which fall on the same sets of a cache. */
 typedef enum sli_trait { SLI_TRAIT_TRANSPOSED, SLI_TRAIT_PAGES, SLI_TRAITS } sli_trait;
 extern const char *const sli_traits[SLI_TRAITS];
 bool sli_work_has(const sli_work *w, sli_trait trait);
-/* Of a call of a program, over the pieces that it is for, if it is for any: their mean. */
+/* Returns the seconds of a program's call: their mean over the pieces that it is for, if any. */
 double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call);
-/* Where the call stands on a curve's axis. */
+/* Returns the call's position on a curve's axis. */
 double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis);
 
-/* Where a curve is at x[ndims]. */
+/* Returns the curve's value at x[ndims]. */
 double sli_curve_at(const sl_curve *curve, const double *x);
 
 /* ---- exchanges --------------------------------------------------------------------------- */
 
-/* What all devices of a row along an axis can do together. */
+/* Links among all devices of a row along an axis. */
 typedef struct sli_axis_link {
-  double seconds, bytes_per_second; /* of an exchange among all, whatever its size; what each
-                                       receives of it (0: that takes no time) */
-  int size;                         /* of the row */
-  const sl_curve *measured;         /* [SL_EXCHANGES] as they are known to take, or NULL */
+  double seconds, bytes_per_second; /* seconds of an exchange among all, whatever its size;
+                                       bandwidth of what each receives (0: no time) */
+  int size;                         /* number of devices in the row */
+  const sl_curve *measured;         /* [SL_EXCHANGES] measured times, or NULL */
 } sli_axis_link;
 
-/* An all-reduce is the first two, one after the other. */
+/* Halves of a collective: an all-reduce is a reduce-scatter and an all-gather. */
 typedef enum sli_half { SLI_REDUCE_SCATTER, SLI_ALL_GATHER, SLI_ALL_TO_ALL } sli_half;
 
-/* Is all of its time, also that for a device's own memory, measured? */
+/* True if the measured time includes all of it, also the work in a device's own memory. */
 bool sli_exchange_is_measured(const sli_axis_link *link, sli_half half);
-/* Of which each receives so many bytes; with what each does in its own memory only if measured. */
+/* Returns the seconds of an exchange in which each device receives so many bytes. Work in its
+ * own memory is included only if measured. */
 double sli_exchange_seconds(const sli_axis_link *link, sli_half half, double received);
-/* Of so many bytes that go from one process of a host to another. */
+/* Returns the seconds for so many bytes from one process of a host to another. */
 double sli_process_link_seconds(const sl_hardware *h, double bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* A schedule is a row: placement, quotas and order, all plain data. */
+/* Schedules as table rows: placement, quotas and order are plain data. */
 #ifndef SLUICE_GRAPH_SCHEDULE_H
 #define SLUICE_GRAPH_SCHEDULE_H
 
@@ -7,9 +7,9 @@
 
 #include "base/base.h"
 
-/* What a row's formulas may look at. */
+/* Inputs of a row's formulas. */
 typedef struct sli_at {
-  int p, v;  /* pipeline devices, chunks on each */
+  int p, v;  /* devices along the pipeline, chunks on each */
   int m, k;  /* microbatches, pieces */
   int d;     /* device, from 0 */
   int c;     /* chunk on the device, from 0 */
@@ -18,57 +18,58 @@ typedef struct sli_at {
 
 typedef int sli_formula(const sli_at *at);
 
-/* Which of several passes that can go on a device goes first: the class that
- * comes first in `order`, then the smaller rank, then the older tick. */
+/* Row of a schedule. When several passes could run on a device, the class that comes first in
+ * `order` goes first, then the smaller rank, then the older tick. */
 typedef struct sli_schedule {
   const char *name, *summary;
-  const char *placement;     /* of stages on devices, "line", "loop" or "vee" */
-  int chunks;                /* on each device unless the user says otherwise; 0: 1 */
-  bool chunks_fixed;         /* the formulas hold for that number only */
-  bool split;                /* W apart from B */
-  sli_formula *act_b;        /* slots of activations that B frees, per stage */
-  sli_formula *act_w;        /* ... that W frees; NULL: as act_b */
+  const char *placement;     /* placement of stages on devices: "line", "loop" or "vee" */
+  int chunks;                /* chunks per device, unless the user sets it; 0: 1 */
+  bool chunks_fixed;         /* the formulas hold for this number only */
+  bool split;                /* W is apart from B */
+  sli_formula *act_b;        /* activation slots that B frees, per stage */
+  sli_formula *act_w;        /* activation slots that W frees; NULL: as act_b */
   bool in_pieces;            /* act_b and act_w count pieces, not microbatches */
-  sli_formula *pool;         /* activations of a device together; NULL: no pool */
+  sli_formula *pool;         /* activations of all stages of a device; NULL: no pool */
   const char *order;         /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
-  const char *uneven_order;  /* where the last round of p microbatches lacks a third or more; NULL: the same */
+  const char *uneven_order;  /* used if the last round of p microbatches lacks a third or more;
+                                NULL: the same */
   sli_formula *rank_f;       /* NULL: 0 */
-  sli_formula *rank_b;       /* also of W */
-  bool grouped;              /* all chunks of p microbatches, then of the next p */
-  bool fixed_order;          /* latency would spoil the order: it may be fixed then */
-  sli_formula *watermark;    /* lazy W: how many it may hold back; NULL: not lazy */
+  sli_formula *rank_b;       /* rank of B and W */
+  bool grouped;              /* all chunks of p microbatches run, then those of the next p */
+  bool fixed_order;          /* latency would disturb the order, so it may be fixed */
+  sli_formula *watermark;    /* lazy W: number of W passes it may hold back; NULL: not lazy */
 } sli_schedule;
 
-/* All rows, one after another. */
+/* Iterate over all rows. */
 const sli_schedule *sli_schedule_first(void);
 const sli_schedule *sli_schedule_next(const sli_schedule *row);
 
-/* NULL if there is none of that name. */
+/* Returns NULL if no schedule has that name. */
 const sli_schedule *sli_schedule_find(const char *name);
 
-/* Is W to be apart from B? `backward`: what the user says of it, "fused" or "split", or NULL. */
+/* True if W is to be apart from B. `backward`: the user's choice, "fused" or "split", or NULL. */
 bool sli_schedule_splits(const sli_schedule *row, const char *backward);
 
-/* The place of a class (and chunk) in the order: class first, and the rank that
- * tells its chunks apart, 0 where they are not told apart; of m microbatches on
- * p devices. */
+/* Returns the place of a class (and chunk) in the order, for m microbatches on p devices: the
+ * class's place, and a rank that separates its chunks, 0 where they are not separated. */
 void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int chunk,
                         int *class_order, int *rank);
 
-/* What --schedule auto adds to a row's numbers. */
+/* Changes that --schedule auto makes to a row's numbers. */
 enum { SLI_TUNED_STAGES = 64 };
 typedef struct sli_tune {
-  int act_b, act_w, pool, watermark;   /* everywhere */
+  int act_b, act_w, pool, watermark;   /* added on all stages */
   int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
-  int pool_most;                       /* a pool of no more than this; 0: the row's */
-  int order;                           /* 1: emerges, 2: derived and fixed; 0: the row's */
+  int pool_most;                       /* upper bound of the pool; 0: the row's pool */
+  int order;                           /* 1: emerges at run time, 2: derived and fixed; 0: as the
+                                          row says */
 } sli_tune;
 
-/* Stages that a microbatch visits, in their order. */
+/* Stages that a microbatch visits, in order. */
 typedef struct sli_path {
   int length;
   int *stage;            /* [length] */
-  int line;              /* of the file */
+  int line;              /* line in the file */
 } sli_path;
 
 typedef struct sli_paths {
@@ -77,45 +78,46 @@ typedef struct sli_paths {
   sli_path *of;          /* [microbatches] */
 } sli_paths;
 
-/* From a file (paths.c); they are the arena's. What is wrong is said of the file and its line. */
+/* Reads paths from a file into the arena (paths.c). Errors name the file and its line. */
 sl_status sli_paths_read(const char *file, int microbatches, sli_arena *arena,
                          const sli_paths **out);
-/* Do they go where they must, of so many stages? */
+/* Checks that paths are valid for so many stages. */
 sl_status sli_paths_check(const sli_paths *paths, int stages);
-/* As a file has them; the caller's to free(). */
+/* Formats paths as in a file; the caller frees the text. */
 char *sli_paths_format(const sli_paths *paths);
 
-/* What candidates of a search differ in. */
+/* Parameters in which candidates of a search differ. */
 typedef struct sli_pick {
   const sli_schedule *schedule;
-  int v;                 /* chunks of each device */
+  int v;                 /* chunks per device */
   bool split;            /* W apart from B */
-  sli_tune tune;         /* all 0: the row as it is */
+  sli_tune tune;         /* all 0: the row unchanged */
   const sli_paths *paths; /* NULL: all microbatches go through all stages */
 } sli_pick;
 
-/* As text: for other processes, which need not search for it. The caller's to free(). */
+/* Convert a pick to text and back, for processes that do not search. The caller frees the text. */
 char *sli_pick_format(const sli_pick *pick);
 sl_status sli_pick_read(const char *text, sli_pick *out);
 
-/* Stages along the model to devices and chunks, [p * v] each. Layouts are "line", "loop" and
- * "vee". */
+/* Maps stages along the model to devices and chunks, [p * v] each. Layouts are "line", "loop"
+ * and "vee". */
 sl_status sli_place_stages(const char *layout, int p, int v, int *device_of, int *chunk_of);
 
-/* The order of a device's passes, by which it is fixed: read from a file, derived, or whichever
- * is better on the virtual clock. */
+/* Fixed order of a device's passes: read from a file, derived, or whichever is better on the
+ * virtual clock. */
 typedef struct sli_pass_order {
   sl_plan *plan;
   int ndevices;
-  const int32_t *queues; /* [ndevices] that run their passes */
-  const bool *aside;     /* [plan->nactors] of no pass: in an order they come behind; NULL: none */
+  const int32_t *queues; /* [ndevices] queues that run their passes */
+  const bool *aside;     /* [plan->nactors] actors outside the passes, which come last in an
+                            order; NULL: none */
   const char *given;     /* "derive", a file, or NULL */
   int tuned;             /* sli_tune.order */
   bool split;
-  bool improve;          /* may become the one of equal passes, */
-  bool latency;          /* or the one that emerges without latency */
+  bool improve;          /* may try the order derived with equal durations */
+  bool latency;          /* may try the order that emerges without latency */
 } sli_pass_order;
-/* Finishes the plan, with its order. */
+/* Finishes the plan, including its order. */
 sl_status sli_order_passes(const sli_pass_order *o);
 
 #endif

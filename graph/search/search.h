@@ -8,7 +8,7 @@
 /* Finds the fastest schedule that fits; chunks 0: any number up to most_chunks (search.c). */
 sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick *out);
 
-/* Finds paths for `pick` that leave out this share of all visits; with `swap` also in another
+/* Finds paths for `pick` that skip this share of all visits; with `swap` also paths in another
  * order than along the model (skip.c). */
 sl_status sli_skip(const sli_inputs *in, double share, bool swap, sli_pick *pick);
 

@@ -1,23 +1,24 @@
-/* Which tensors are alive between the nodes, and what may still be asked of them. */
+/* Live tensors between the nodes, and the layouts that later readers may want. */
 #ifndef SLUICE_GRAPH_SBP_FRONTIER_H
 #define SLUICE_GRAPH_SBP_FRONTIER_H
 
 #include "graph/share/ways.h"
 
-/* A tensor to be read has a place in every state. */
+/* Every tensor that is still to be read has a place in every search state. */
 typedef struct sli_frontier {
-  int width;       /* places */
-  int *place;      /* [ntensors]; -1: never has one */
-  int *first;      /* [ntensors] where it begins and ends to have one, as numbers of nodes */
+  int width;       /* number of places */
+  int *place;      /* [ntensors]; -1: never has a place */
+  int *first;      /* [ntensors] node numbers at which it gets and gives up its place */
   int *last;
   uint16_t *wants; /* [nodes][width] layouts that later readers in the block may want */
-  double *boxing;  /* [nodes][width][codes] of what is later read, by how it lies: at most */
+  double *boxing;  /* [nodes][width][codes] upper bound on boxing for later reads, by the
+                      tensor's layout */
 } sli_frontier;
 
 void sli_frontier_init(sli_frontier *f, const sli_ways *w);
 void sli_frontier_fini(sli_frontier *f);
 
-/* Is node k the first of its block? Sources belong to whatever comes before them. */
+/* True if node k is the first of its block. Sources belong to the block before them. */
 bool sli_starts_block(const sli_ways *w, int k);
 
 #endif

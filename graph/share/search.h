@@ -1,59 +1,59 @@
-/* What finding dims, signatures and choices share. */
+/* Code shared by the search for dims, signatures and choices. */
 #ifndef SLUICE_GRAPH_SBP_SEARCH_H
 #define SLUICE_GRAPH_SBP_SEARCH_H
 
 #include "graph/share/share.h"
 
-/* Is it one that signatures are for? */
+/* True if the node has signatures. */
 static inline bool sli_is_shared(const sli_node *n) {
   return sli_is_forward(n) || n->op == &sl_op_source;
 }
 
-/* All ways to share such a node, whatever the size and the units of its dims; 0 for other
- * nodes. out[SLI_SIGNATURES_RAW]. */
+/* Lists the ways to shard a node, whatever the size and the units of its dims. Returns 0 for
+ * nodes without signatures. out[SLI_SIGNATURES_RAW]. */
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
-/* ---- rows that go where experts are: routed.c --------------------------------------- */
+/* ---- dispatch of rows to experts: routed.c ------------------------------------------ */
 
-/* Of an axis of rows, as far as its pass has come. */
+/* Progress of the pass over an axis of rows. */
 typedef struct sli_routes {
   const sl_sbp *lies;       /* [ntensors] */
   const sli_node **routers; /* [ntensors] see sli_choice; NULL: the axis has no experts */
-  int size;                 /* devices that share these out */
+  int size;                 /* devices that share the experts */
 } sli_routes;
 
-/* Of a node's ways all[count] the one in which it runs where experts are, if it can; notes who says where
- * its rows are. */
+/* Picks, from a node's ways all[count], the one that runs at the experts, if there is one. Notes
+ * the call that says where its rows are. */
 bool sli_choose_routed(const sli_routes *r, const sli_node *node, const sl_signature *all, int count,
                        sl_signature *out);
-/* Is there anything for so many devices? */
+/* Refuses an axis of experts that the model has no use for, or not enough experts for. */
 sl_status sli_check_routed(sl_graph *g, const sli_routes *r);
 
 /* ---- costs ----------------------------------------------------------------------- */
 
-/* What a choice for one axis is judged by. */
+/* Context in which a choice for one axis is priced. */
 typedef struct sli_costs {
   const sl_graph *g;
   const sli_dim *dims;
   const sli_grid *grid;
   int axis, size;
-  int share;      /* among how many rows of data are shared out along the other axis */
-  const bool *chunked; /* [nnodes] attention that goes chunk by chunk; NULL: none */
-  bool *has_rows; /* [ntensors] of data */
-  const sli_choice *sequence; /* how sequences are shared out along another axis; NULL: they are not */
-  const sli_choice *experts;  /* and experts */
-  bool rows_last; /* where all else is the same, let rows be whole: the data axis has them */
+  int share;      /* number of devices that share the rows of data along the other axis */
+  const bool *chunked; /* [nnodes] ring attention, chunk by chunk; NULL: none */
+  bool *has_rows; /* [ntensors] tensor has rows of data */
+  const sli_choice *sequence; /* how sequences are sharded along another axis; NULL: they are not */
+  const sli_choice *experts;  /* the same for experts */
+  bool rows_last; /* break ties by keeping rows whole: the data axis shards them */
 } sli_costs;
 
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                     int axis);
 void sli_costs_fini(sli_costs *c);
 
-/* One device's; seconds and bytes of one microbatch, forward and back. */
+/* Cost of one device: seconds and bytes of one microbatch, forward and backward. */
 typedef struct sli_cost {
   double compute_seconds, boxing_seconds, boxing_bytes;
-  double memory_bytes; /* of what is kept */
+  double memory_bytes; /* of stored tensors */
 } sli_cost;
 
 static inline void sli_cost_add(sli_cost *sum, sli_cost more) {
@@ -63,18 +63,18 @@ static inline void sli_cost_add(sli_cost *sum, sli_cost more) {
   sum->memory_bytes += more.memory_bytes;
 }
 
-/* What the search makes as small as possible: the time, and where that is the same, memory. */
+/* Returns the quantity that the search minimizes: the time, with memory as a tie-breaker. */
 double sli_cost_weight(const sli_costs *c, sli_cost cost);
 
-/* Of a forward node's calls and those of its way back, and of keeping its outputs. */
+/* Returns the cost of a node's forward and backward calls, and of keeping its outputs. */
 sli_cost sli_cost_node(const sli_costs *c, const sli_node *node, const sl_signature *s);
 
-/* Of a parameter's update and its memory. */
+/* Returns the cost of a parameter's update and memory. */
 sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies);
 
-/* How readers of a tensor find it, as far as they have come: how it was made to lie, the
- * layouts it has been boxed into in this block, forward and (for what reads it again) back,
- * and those that gradients have come back in. Layouts are numbers: see sli_sbp_code. */
+/* Layouts of a tensor so far: as it was made; those it has been boxed into in this block,
+ * forward and (for what reads it again) backward; and those that gradients have come back in.
+ * Layouts are codes: see sli_sbp_code. */
 typedef struct sli_seen {
   uint16_t lies, forward, back, gradients;
 } sli_seen;
@@ -91,28 +91,28 @@ static inline sl_sbp sli_code_sbp(int code) {
                    : (sl_sbp){code ? SL_PARTIAL : SL_BROADCAST, 0};
 }
 
-/* How a node wants one of its inputs, and how the gradient comes back. */
+/* Layout in which a node wants one of its inputs, and in which the gradient comes back. */
 typedef struct sli_reading {
   uint8_t want, gradient; /* codes; SLI_SBP_CODES: no gradient */
-  bool again;             /* the way back reads it too */
+  bool again;             /* the backward pass reads it too */
 } sli_reading;
 
 sli_reading sli_reading_of(const sli_costs *c, const sli_node *node, const sl_signature *s, int i);
 
-/* How a parameter lies whose first reader wants it so. */
+/* Returns the layout of a parameter whose first reader wants this one. */
 static inline uint8_t sli_param_lies(uint8_t want) { return want == 1 ? 0 : want; }
 
-/* What one more reading costs in boxing, there and back; notes it in *seen. */
+/* Returns the boxing cost of one more read, forward and backward; notes it in *seen. */
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen);
 
-/* The whole of a choice whose signatures are set: params[] that are not fixed[] (NULL: none
- * are) are made to lie as their first readers want, and the figures filled in; each[nnodes],
- * unless NULL, takes what each node adds. Returns the weight of all. */
+/* Prices a choice whose signatures are set. Lays out params[] that are not fixed[] (NULL: none
+ * are) as their first readers want, and fills in the figures. each[nnodes], unless NULL, gets
+ * what each node adds. Returns the total weight. */
 double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice, sli_cost *each);
 
 /* ---- texts ------------------------------------------------------------------------ */
 
-/* How a node has its inputs or its outputs: "B S1", "-" for what is absent. */
+/* Formats the layouts of a node's inputs or outputs: "B S1", "-" for absent ones. */
 enum { SLI_SIGNATURE_TEXT = SL_SIGNATURE_ARGS * SLI_SBP_TEXT };
 char *sli_signature_format(char out[SLI_SIGNATURE_TEXT], const sli_node *node,
                            const sl_signature *s, bool inputs);

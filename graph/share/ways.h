@@ -1,5 +1,4 @@
-/* What the search chooses from: for each node the ways to share it, priced as far as they
- * can be by themselves. */
+/* Search space: for each node the ways to shard it, priced as far as they can be in isolation. */
 #ifndef SLUICE_GRAPH_SBP_WAYS_H
 #define SLUICE_GRAPH_SBP_WAYS_H
 
@@ -7,7 +6,7 @@
 
 typedef struct sli_way {
   sl_signature signature;
-  double weight; /* calls, and all about parameters that nobody else reads */
+  double weight; /* calls, and all costs of parameters that no other node reads */
   sli_reading in[SL_SIGNATURE_ARGS];
 } sli_way;
 
@@ -17,24 +16,24 @@ static inline sli_reading sli_way_in(const sli_way *way, int i) {
 
 typedef struct sli_ways {
   sli_costs costs;
-  int count;              /* nodes that have signatures, in order */
+  int count;              /* number of nodes with signatures, in order */
   const sli_node **nodes;
   int *nways;             /* [count] */
   sli_way (*of)[SL_SIGNATURES]; /* [count] */
-  int *reads;             /* [ntensors] how often they read it */
-  bool *fixed;            /* [nparams] said by the user to lie as ... */
-  sl_sbp *params;         /* [nparams] ... this */
+  int *reads;             /* [ntensors] number of reads by those nodes */
+  bool *fixed;            /* [nparams] layout set by the user ... */
+  sl_sbp *params;         /* [nparams] ... to this one */
 } sli_ways;
 
-/* An error names what the user has said and cannot be. */
+/* An error names a user's layout that is impossible. */
 sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search);
 void sli_ways_fini(sli_ways *w);
 
-/* The least weight: way[count] one for each node, of those in allowed[count] (bit i: way i).
- * Returns it, or INFINITY if it is not less than `limit`. */
+/* Finds the least weight: way[count], one for each node, out of allowed[count] (bit i: way i).
+ * Returns the weight, or INFINITY if it is not less than `limit`. */
 double sli_ways_search(const sli_ways *w, const uint32_t *allowed, double limit, int *way);
 
-/* The choice that these ways are. */
+/* Makes the choice that consists of these ways. */
 void sli_ways_take(const sli_ways *w, const int *way, sli_choice *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of checkpoints share. */
+/* Declarations shared by the files that handle checkpoints. */
 #ifndef SLUICE_GRAPH_STATE_CHECKPOINT_H
 #define SLUICE_GRAPH_STATE_CHECKPOINT_H
 
@@ -13,39 +13,40 @@ struct cJSON;
 
 struct sl_checkpoints {
   sli_checkpoints *files;
-  sli_checkpoint *from;  /* what the run goes on from, or NULL */
-  const struct sl_graph *graph; /* whose data is looked at before each commit; NULL before it is known */
-  struct cJSON *about;   /* the record of this run; read only once it runs */
-  const char *code, *resume_with; /* as in the options; the caller's */
+  sli_checkpoint *from;  /* checkpoint that the run resumes from, or NULL */
+  const struct sl_graph *graph; /* graph whose data is checked before each commit; NULL before it
+                                   is known */
+  struct cJSON *about;   /* record of this run; read only once it runs */
+  const char *code, *resume_with; /* as in the options; owned by the caller */
   int ranks;             /* devices of each stage of this run */
-  int64_t first;         /* the step that the run begins with */
-  int64_t every;         /* steps from one to the next while the run goes on */
+  int64_t first;         /* first step of the run */
+  int64_t every;         /* steps between checkpoints during the run */
   _Atomic int64_t newest;
 };
 
-/* record.c: what stands beside each checkpoint. */
+/* Record stored beside each checkpoint (record.c). */
 struct cJSON *sli_record_create(int nterms, const sl_term *terms);
-/* SL_E_USAGE names a word of resume_with that nothing goes by. */
+/* SL_E_USAGE names a word of resume_with that no term has. */
 sl_status sli_record_check_words(const sl_checkpoint_options *o);
-/* SL_E_USAGE names the terms that have other values than when `from` was made. */
+/* SL_E_USAGE names the terms whose values differ from those in `from`. */
 sl_status sli_record_compare(const sli_checkpoint *from, const sl_checkpoint_options *o);
 
-/* The record of a run, and what it is compared with. */
+/* Record of a run, and the checkpoint it is compared with. */
 typedef struct sli_record {
   struct cJSON *about;
-  const sli_checkpoint *from; /* NULL: nothing */
+  const sli_checkpoint *from; /* NULL: no comparison */
   const char *code, *meant;   /* as in sl_checkpoint_options */
 } sli_record;
-/* Adds the plan, the model and the data; SL_E_USAGE names what is not as it was. */
+/* Adds the plan, the model and the data; SL_E_USAGE names the differences. */
 sl_status sli_record_describe(const sli_record *r, const sl_graph *g, const sl_lowered *lowered);
 
-/* model.c: the part of it that is about the graph and the optimizer. */
+/* Adds the graph and the optimizer to the record (model.c). */
 void sli_model_note(const sli_record *r, const sl_graph *g, const sl_lowered *lowered,
                     sli_differences *d);
-/* Does a setting of optimizers have that name? */
+/* True if optimizers have a setting of that name. */
 bool sli_optimizer_has(const char *name);
 
-/* store.c: the on_store and on_stored of sl_lower_options; ctx is the checkpoints. */
+/* The on_store and on_stored callbacks of sl_lower_options; ctx is the checkpoints (store.c). */
 sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt);
 sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nreceipts,
                                  const void *const *receipts);

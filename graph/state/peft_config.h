@@ -1,4 +1,4 @@
-/* What adapter_config.json says of a folder's adapters. */
+/* Settings in adapter_config.json of an adapter folder. */
 #ifndef SLUICE_GRAPH_STATE_PEFT_CONFIG_H
 #define SLUICE_GRAPH_STATE_PEFT_CONFIG_H
 
@@ -10,11 +10,12 @@ typedef struct sli_peft_config {
   cJSON *root;
 } sli_peft_config;
 
-/* SL_E_INPUT names the key that is not understood. Freed by sli_peft_config_fini() in any case. */
+/* SL_E_INPUT names a key that is not understood. Call sli_peft_config_fini() in any case. */
 sl_status sli_peft_config_read(const char *dir, sli_peft_config *out);
 void sli_peft_config_fini(sli_peft_config *c);
 
-/* The alpha of a module whose matrices have that rank, so that its product counts alpha / rank. */
+/* Returns the alpha of a module whose matrices have that rank; its product is scaled by alpha /
+ * rank. */
 sl_status sli_peft_alpha(const sli_peft_config *c, const char *module, int64_t rank, double *out);
 
 #endif

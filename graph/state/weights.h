@@ -1,22 +1,22 @@
-/* Writing some of the parameters, under names of one's own. */
+/* Writes selected parameters to a file, under names chosen by the caller. */
 #ifndef SLUICE_GRAPH_STATE_WEIGHTS_H
 #define SLUICE_GRAPH_STATE_WEIGHTS_H
 
 #include <sluice/state.h>
 
-/* A tensor of a file. */
+/* Tensor of a file. */
 typedef struct sli_saved {
   const char *name;
-  int param;   /* which one it is of */
-  bool merged; /* with its adapter */
-  int member;  /* of what is one tensor for each position of dim 0: 1 + which; 0: it is all of it */
+  int param;   /* index of the parameter */
+  bool merged; /* adapter merged into it */
+  int member;  /* 1 + position along dim 0 that is stored as a tensor of its own; 0: all of it */
 } sli_saved;
 
-/* As sl_weights_save(). */
+/* Writes the listed parameters; otherwise as sl_weights_save(). */
 sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
-/* Gives a parameter that rests (sl_param_info.rest) what lies at its place. */
+/* Sets a stored-format parameter (sl_param_info.rest) from bytes in that format. */
 sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index, const void *lies);
 
 #endif
