@@ -1,4 +1,4 @@
-/* Hosts and ports: what is written, where it is, and what to bind. */
+/* Host names and ports: parsing, resolving, and the address to bind. */
 #ifndef SLUICE_COMM_CONTROL_ADDRESS_H
 #define SLUICE_COMM_CONTROL_ADDRESS_H
 
@@ -6,7 +6,7 @@
 
 enum { SLI_HOST_CHARS = 256, SLI_ENDPOINT_CHARS = 288, SLI_IP_CHARS = 80 };
 
-/* "HOST:PORT"; an IPv6 address stands in brackets, host "*" is any of ours. */
+/* Parses "HOST:PORT"; an IPv6 address stands in brackets, host "*" is any address of this host. */
 sl_status sli_endpoint_parse(const char *text, char host[SLI_HOST_CHARS], int *port);
 char *sli_endpoint_write(char out[SLI_ENDPOINT_CHARS], const char *prefix, const char *host,
                          int port);
@@ -14,8 +14,8 @@ char *sli_endpoint_write(char out[SLI_ENDPOINT_CHARS], const char *prefix, const
 bool sli_host_is_address(const char *host);
 bool sli_host_is_loopback(const char *host); /* an address of the machine itself, or localhost */
 
-/* The address of a host that can be reached, and ours on the way there. May take
- * as long as the resolver takes. */
+/* Resolves a host to a reachable address, and finds this machine's address on the route to it.
+ * Takes as long as the resolver takes. */
 bool sli_host_route(const char *host, int port, char there[SLI_IP_CHARS], char here[SLI_IP_CHARS]);
 
 #endif

@@ -1,10 +1,10 @@
-/* A job has one secret, its key. Two pairs of CURVE keys are derived from it with
- * different labels: one for every socket that binds, one for every socket that
- * connects. So whoever has the job's key knows what a server of the job must
- * prove and what a client must prove, and nobody else can do either.
+/* A job has one secret, its key. Two pairs of CURVE keys are derived from it with different
+ * labels: one for every socket that binds, one for every socket that connects. A process with
+ * the job's key therefore knows what a server and a client of the job must prove, and nobody
+ * else can prove either.
  *
- * libzmq checks a server's key by itself, but takes any client that has one until
- * somebody answers at inproc://zeromq.zap.01 (ZeroMQ RFC 27, ZAP). */
+ * libzmq checks a server's key by itself. It accepts any client that has a key until a handler
+ * answers at inproc://zeromq.zap.01 (ZeroMQ RFC 27, ZAP). */
 #include "comm/control/auth.h"
 
 #include <sodium.h>
@@ -99,8 +99,8 @@ void *sli_auth_open_zap(void *context) {
   return NULL;
 }
 
-/* A question has the parts version, request, domain, address, routing id, mechanism,
- * credentials; an answer version, request, code, text, user, metadata. */
+/* Parts of a request: version, request, domain, address, routing id, mechanism, credentials.
+ * Parts of a reply: version, request, code, text, user, metadata. */
 enum { VERSION, REQUEST, DOMAIN, ADDRESS, ROUTE, MECHANISM, CREDENTIALS, PARTS };
 
 typedef struct part {

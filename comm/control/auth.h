@@ -1,5 +1,5 @@
-/* Who may speak: CURVE keys from the job's key, and the handler that libzmq
- * asks about each client that shows one. */
+/* Authentication: CURVE keys derived from the job's key, and the handler that libzmq asks about
+ * each client that shows one. */
 #ifndef SLUICE_COMM_CONTROL_AUTH_H
 #define SLUICE_COMM_CONTROL_AUTH_H
 
@@ -16,13 +16,13 @@ typedef struct sli_auth {
 sl_status sli_auth_init(sli_auth *auth, const char *key);
 void sli_auth_fini(sli_auth *auth);
 
-/* Before bind and connect. */
+/* Sets the keys of a socket, before bind or connect. */
 void sli_auth_set_server(const sli_auth *auth, void *socket);
 void sli_auth_set_client(const sli_auth *auth, void *socket);
 
-/* Binds the socket at which libzmq asks; NULL with errno set. Before any server. */
+/* Binds the socket on which libzmq asks; NULL with errno set. Call it before any server socket. */
 void *sli_auth_open_zap(void *context);
-/* Answers one question, if there is one. */
+/* Answers one request of libzmq, if there is one. */
 typedef enum sli_auth_answer { SLI_AUTH_NONE, SLI_AUTH_LET_IN, SLI_AUTH_REFUSED } sli_auth_answer;
 sli_auth_answer sli_auth_answer_zap(const sli_auth *auth, void *zap);
 

@@ -1,6 +1,6 @@
-/* Heartbeats are PING and PONG; the times they carry also give the clock of the other
- * side. The estimate is the exchange whose error is smallest, where an old one grows worse
- * by the drift that clocks may have (RFC 5905: 15 ppm). */
+/* Heartbeats are PING and PONG; their timestamps also give the clock offset of the other side.
+ * The estimate is the exchange with the smallest error, where an old exchange grows worse by the
+ * drift that clocks may have (RFC 5905: 15 ppm). */
 #include <stdlib.h>
 
 #include "comm/control/inner.h"
@@ -40,7 +40,8 @@ void sli_clock_answer(sli_control *c, sli_line *line, const sli_frame *frame) {
                                     .clock = {frame->clock.asked_ns, now, sli_now_ns()}});
 }
 
-/* What process 0 knows reaches those whom we never asked: through its clock. */
+/* Takes the offsets that process 0 knows, for peers without a direct exchange; they are added to
+ * the offset of process 0. */
 void sli_clocks_take(sli_control *c, const sli_frame *frame) {
   const uint8_t *at = frame->tail;
   if (frame->tail_bytes != (size_t)c->nprocesses * 8) return;

@@ -1,6 +1,5 @@
-/* The face of the control plane: what other threads call. They leave what they
- * want under the lock, wake the control thread if it may be asleep, and wait, if
- * they must, for it to say that something has changed. */
+/* API of the control plane for other threads. They leave requests under the lock, wake the
+ * control thread if it may be asleep, and wait, where needed, for it to signal a change. */
 #include "comm/control/control.h"
 
 #include <sodium.h>
@@ -11,7 +10,7 @@
 
 #include "comm/control/inner.h"
 
-/* Under the lock. */
+/* Wakes the control thread; under the lock. */
 static void wake(sli_control *c) {
   uint64_t one = 1;
   if (c->shared.awake) return;
@@ -128,7 +127,7 @@ void sli_control_close(sli_control *c) {
   destroy(c);
 }
 
-/* ---- waiting ------------------------------------------------------------------ */
+/* ---- blocking calls ----------------------------------------------------------- */
 
 static void check_thread(const sli_control *c, const char *what) {
   SLI_CHECK(!pthread_equal(pthread_self(), c->thread), "%s waits, inside a callback", what);
@@ -148,7 +147,7 @@ sl_status sli_control_join(sli_control *c) {
   return status;
 }
 
-/* Under the lock; copies the data. */
+/* Queues data to be sent; copies it. Under the lock. */
 static void give_order(sli_control *c, sli_data_kind kind, int target, const char *word,
                        const void *data, size_t bytes) {
   SLI_CHECK(strlen(word) < SLI_FRAME_WORD_CHARS, "\"%s\" is longer than a word", word);
@@ -169,7 +168,7 @@ static void leave(sli_control *c, const sli_waiter *waiter) {
   *at = waiter->next;
 }
 
-/* `target`: who gets what they bring; -1: all. */
+/* Waits in a meeting. target: the process that gets everybody's data; -1: all. */
 static sl_status meet(sli_control *c, int target, const char *word, const void *data, size_t bytes,
                       sli_control_blob **blobs) {
   check_thread(c, "a meeting");
@@ -201,7 +200,7 @@ sl_status sli_control_share(sli_control *c, const char *word, const void *data, 
   return meet(c, -1, word, data, bytes, blobs);
 }
 
-/* ---- not waiting -------------------------------------------------------------- */
+/* ---- calls that do not block -------------------------------------------------- */
 
 void sli_control_watch(sli_control *c, int process) {
   SLI_CHECK(process >= 0 && process < c->nprocesses && process != c->self,
@@ -238,7 +237,7 @@ void sli_control_abort(sli_control *c, const char *text) {
   pthread_mutex_unlock(&c->shared.lock);
 }
 
-/* ---- asking ------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------ */
 
 const char *sli_control_endpoint(const sli_control *c) { return c->hub.endpoint; }
 
@@ -246,7 +245,7 @@ const char *sli_control_here(const sli_control *c) {
   return c->sockets.here[0] ? c->sockets.here : NULL;
 }
 
-/* Who says no host, but a port, is on that of process 0. */
+/* Finds a process's host. A peer with a port but no host is on the host of process 0. */
 void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]) {
   const char *direct = c->peers[process].direct, *hub = sli_is_hub(c) ? "127.0.0.1" : c->hub.ip;
   int port;

@@ -1,6 +1,6 @@
-/* How a job ends before its time. Whoever finds out tells process 0, which takes
- * the first report for the truth and tells everybody, so all name the same
- * culprit. Who gets no answer from process 0 soon believes itself. */
+/* The end of a job. The process that detects it reports to process 0, which adopts the first
+ * report and sends it to everybody, so all name the same culprit. A process that soon gets no
+ * answer from process 0 adopts its own report. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,7 @@ enum {
 
 static const struct {
   const char *name;
-  size_t fixed_bytes, unit_bytes, least_bytes, most_bytes; /* the last three: of the tail */
+  size_t fixed_bytes, unit_bytes, least_bytes, most_bytes; /* the last three: sizes of the tail */
 } rows[SLI_FRAME_TYPES] = {
     [SLI_FRAME_HELLO] = {"HELLO", HELLO_BYTES, 1, 0, 0},
     [SLI_FRAME_WAIT] = {"WAIT", 0, 1, 0, SLI_FRAME_TEXT_BYTES},

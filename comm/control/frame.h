@@ -1,4 +1,4 @@
-/* What control planes say to each other: frames of a fixed little-endian layout.
+/* Wire format of the control plane: frames of a fixed little-endian layout.
  *
  *   0  u32 magic  "SLCF"        16  u64 instance   drawn by each sli_control_open
  *   4  u16 version              24  u64 sequence   1, 2, 3, ... on each line
@@ -6,9 +6,9 @@
  *   8  u32 process (sender)     36  u32 zero
  *  12  u32 incarnation          40  body
  *
- * A body has a part of fixed size, which depends on the type, and a tail of equal
- * units; both are in one table, and nothing reaches the rest of the control plane
- * that does not fit it. Numbers are checked here as far as a frame alone can tell. */
+ * A body has a fixed-size part, which depends on the type, and a tail of equal units. Both are
+ * in one table; a frame that does not fit the table goes no further. Numbers are checked here as
+ * far as a single frame allows. */
 #ifndef SLUICE_COMM_CONTROL_FRAME_H
 #define SLUICE_COMM_CONTROL_FRAME_H
 
@@ -17,34 +17,34 @@
 enum {
   SLI_FRAME_VERSION = 4,
   SLI_FRAME_HEADER_BYTES = 40,
-  SLI_FRAME_TAIL_BYTES = 1 << 20, /* the most of it in one frame */
+  SLI_FRAME_TAIL_BYTES = 1 << 20, /* longest tail of one frame */
   SLI_FRAME_MAX_BYTES = SLI_FRAME_HEADER_BYTES + 512 + SLI_FRAME_TAIL_BYTES,
   SLI_FRAME_TEXT_BYTES = 1024,
   SLI_FRAME_WORD_CHARS = 16, /* with the closing 0 */
   SLI_FRAME_NAME_CHARS = 64,
   SLI_FRAME_DIRECT_CHARS = 128,
-  SLI_FRAME_DATA_BYTES = 64 << 20, /* the most data that is cut into frames */
+  SLI_FRAME_DATA_BYTES = 64 << 20, /* most data that is split into frames */
 };
 
 typedef enum sli_frame_type {
-  SLI_FRAME_HELLO = 1, /* I am here: to process 0 until it answers */
-  SLI_FRAME_WAIT,      /* you are heard; tail: text, who is missing */
-  SLI_FRAME_REFUSE,    /* you do not belong here; tail: text, why */
+  SLI_FRAME_HELLO = 1, /* hello: sent to process 0 until it answers */
+  SLI_FRAME_WAIT,      /* process 0 has heard the HELLO; tail: text, the missing processes */
+  SLI_FRAME_REFUSE,    /* process 0 refuses the sender; tail: text, why */
   SLI_FRAME_DATA,      /* a part of long data; tail: the part */
-  SLI_FRAME_PING,      /* I am alive: what is your time? */
-  SLI_FRAME_PONG,      /* so am I, and it is this */
+  SLI_FRAME_PING,      /* heartbeat; asks for the time */
+  SLI_FRAME_PONG,      /* answer to a PING, with the time */
   SLI_FRAME_CLOCKS,    /* tail: the clock of each process less that of process 0 */
   SLI_FRAME_ABORT,     /* the job is over; tail: text, why */
-  SLI_FRAME_BYE,       /* I leave, and that is all right */
+  SLI_FRAME_BYE,       /* the sender leaves, in order */
   SLI_FRAME_TYPES
 } sli_frame_type;
 
-/* What the data of a DATA frame is. */
+/* Content of a DATA frame. */
 typedef enum sli_data_kind {
   SLI_DATA_TABLE = 1, /* process 0 to all: everybody's HELLO */
   SLI_DATA_WORD,      /* to process 0, and from there to its target */
-  SLI_DATA_MEET,      /* to process 0; target -1: all want what they bring */
-  SLI_DATA_RELEASE,   /* process 0 to all: everybody has met; and what all brought */
+  SLI_DATA_MEET,      /* to process 0; target -1: all get everybody's data */
+  SLI_DATA_RELEASE,   /* process 0 to all: the meeting is complete, with everybody's data */
   SLI_DATA_KINDS
 } sli_data_kind;
 
@@ -66,7 +66,7 @@ typedef struct sli_frame {
     } data;
     struct {
       uint64_t asked_ns, received_ns, answered_ns;
-    } clock; /* PING: asked_ns alone */
+    } clock; /* PING: only asked_ns is set */
     struct {
       uint32_t culprit, status;
     } abort;
@@ -75,20 +75,20 @@ typedef struct sli_frame {
   size_t tail_bytes;
 } sli_frame;
 
-/* Bytes of the frame when written, and writing it there. */
+/* Returns the bytes of the written frame; writes it. */
 size_t sli_frame_bytes(const sli_frame *frame);
 void sli_frame_write(const sli_frame *frame, uint8_t *out);
 
-/* Reads a frame; its tail points into `bytes`. NULL, or what is wrong with it. If
- * that is the version, everything of the header is set. */
+/* Reads a frame; its tail points into `bytes`. Returns NULL, or what is wrong. If the version is
+ * wrong, all header fields are set. */
 const char *sli_frame_parse(const void *bytes, size_t count, sli_frame *out);
 
-/* A tail as text: closed by a 0, without control characters; returns `out`. */
+/* Copies a tail as text: 0-terminated, without control characters; returns `out`. */
 char *sli_frame_text(const sli_frame *frame, char out[SLI_FRAME_TEXT_BYTES + 1]);
 
 const char *sli_frame_name(unsigned type);
 
-/* Numbers inside tails. */
+/* Reads and writes numbers inside tails. */
 void sli_frame_put64(uint8_t *at, uint64_t value);
 uint64_t sli_frame_take64(const uint8_t *at);
 

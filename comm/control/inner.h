@@ -1,18 +1,18 @@
-/* What the files of the control plane share. All of it belongs to the control thread, except what
- * is `shared`, under its lock, and the counts, which are atomic.
+/* Definitions shared by the files of the control plane. The control thread owns everything
+ * except `shared`, which is under its lock, and the counts, which are atomic.
  *
- * Files call only those further down:
+ * Files call only files further down:
  *
- *   control            what other threads call
- *   thread             its turns; what monitors say
- *   silence            who is not heard any more; heartbeats
- *   receive            a frame past the checks, to whom it concerns
- *   join words         how a job comes together; words to one or all
- *   meetings           who has come to them
- *   sockets            which there are
- *   end                who is to blame
- *   parts clock        long data; what time it is elsewhere
- *   send               a frame out; who is refused
+ *   control            API for other threads
+ *   thread             the event loop; monitor events
+ *   silence            heartbeats; silent peers
+ *   receive            dispatch of checked frames
+ *   join words         joining of the job; words to one or all
+ *   meetings           barriers
+ *   sockets            opening and closing of sockets
+ *   end                verdict: who is to blame
+ *   parts clock        long data; clock offsets
+ *   send               sending; refusals
  *   auth listen frame address */
 #ifndef SLUICE_COMM_CONTROL_INNER_H
 #define SLUICE_COMM_CONTROL_INNER_H
@@ -29,35 +29,35 @@
 
 enum { SLI_ROUTE_BYTES = 16 };
 
-/* Frames to a peer and from it, over one connection. */
+/* A connection over which frames go to a peer and come from it. */
 typedef struct sli_line {
   void *socket; /* NULL: none */
   uint8_t route[SLI_ROUTE_BYTES];
-  size_t route_bytes; /* at a ROUTER: which of its peers; else 0 */
+  size_t route_bytes; /* ROUTER: the peer's routing id; else 0 */
   uint64_t sent, seen; /* sequence numbers of the last frames */
-  uint64_t opened_ns;  /* by us; 0: by the other side */
-  uint64_t heard_ns;   /* when the last one came; 0: never */
+  uint64_t opened_ns;  /* when this side opened it; 0: the other side did */
+  uint64_t heard_ns;   /* when the last frame came; 0: never */
   bool closed;         /* the connection is known to be gone */
-  int exchanges;       /* of clocks */
+  int exchanges;       /* clock exchanges so far */
   int64_t offset_ns;
-  uint64_t error_ns, measured_ns; /* of offset_ns: at most, and when */
+  uint64_t error_ns, measured_ns; /* bound on the error of offset_ns, and its time */
 } sli_line;
 
-/* Long data that is being put together; one of each kind from each sender. */
+/* Long data that is being reassembled; one per kind and sender. */
 typedef struct sli_assembly {
   uint8_t *data;
-  uint64_t bytes, total_bytes; /* so far, in all */
+  uint64_t bytes, total_bytes; /* received so far, in all */
 } sli_assembly;
 
 typedef struct sli_peer {
   bool here, left;
   uint64_t instance;
   char host[SLI_FRAME_NAME_CHARS], direct[SLI_FRAME_DIRECT_CHARS];
-  sli_line hub; /* at process 0: to this process; elsewhere, of peers[0]: to process 0 */
-  sli_line out; /* our DEALER to its ROUTER: we watch it */
-  sli_line in;  /* its DEALER to our ROUTER: it watches us */
+  sli_line hub; /* at process 0: to this peer; elsewhere, of peers[0]: to process 0 */
+  sli_line out; /* this side's DEALER to the peer's ROUTER: this side watches it */
+  sli_line in;  /* the peer's DEALER to this side's ROUTER: it watches this side */
   sli_assembly parts[SLI_DATA_KINDS];
-  int64_t from_hub_ns; /* its clock less that of process 0, as process 0 says */
+  int64_t from_hub_ns; /* its clock less that of process 0, as process 0 reports */
 } sli_peer;
 
 /* Data that waits to be sent, in order. */
@@ -70,7 +70,7 @@ typedef struct sli_order {
   size_t bytes;
 } sli_order;
 
-/* A thread in sli_control_meet; lies on its stack. */
+/* A thread in sli_control_meet; lives on its stack. */
 typedef struct sli_waiter {
   struct sli_waiter *next;
   const char *word;
@@ -78,17 +78,17 @@ typedef struct sli_waiter {
   sli_control_blob *blobs;
 } sli_waiter;
 
-/* At process 0: who has come to a meeting. */
+/* At process 0: the processes that have come to a meeting. */
 typedef struct sli_meeting {
   struct sli_meeting *next;
   char word[SLI_FRAME_WORD_CHARS];
   int count;
-  bool shared; /* all get what they bring, not only process 0 */
+  bool shared; /* all get everybody's data, not only process 0 */
   bool *came;
   sli_control_blob *blobs;
 } sli_meeting;
 
-/* How a frame came in. */
+/* Connection on which a frame arrived. */
 typedef enum sli_origin { SLI_AT_HUB, SLI_FROM_HUB, SLI_DIRECT_IN, SLI_DIRECT_OUT } sli_origin;
 
 typedef enum sli_refusal {
@@ -104,48 +104,48 @@ typedef enum sli_refusal {
   SLI_REFUSALS
 } sli_refusal;
 
-/* Process 0, from where this one is. */
+/* Process 0, as seen from here. */
 typedef struct sli_hub {
   char host[SLI_HOST_CHARS], ip[SLI_IP_CHARS];
   int port;
   char endpoint[SLI_ENDPOINT_CHARS];
-  /* How far the connection to it has come. */
+  /* Progress of the connection to it. */
   bool connected, shaken;
-  uint64_t closed_ns; /* 0: it is not */
+  uint64_t closed_ns; /* 0: not closed */
   char waiting_for[SLI_FRAME_TEXT_BYTES + 1];
 } sli_hub;
 
 typedef struct sli_sockets {
   void *context;
-  void *zap; /* where libzmq asks who may come in */
+  void *zap; /* socket on which libzmq asks whether to admit a client */
   void *hub, *direct;
   void *hub_watch, *direct_watch; /* monitors */
   sli_listener hub_listener, direct_listener;
-  char here[SLI_IP_CHARS]; /* where `direct` listens; set before joining */
+  char here[SLI_IP_CHARS]; /* numeric address of `direct`; set before joining */
   int wake_fd;
   zmq_pollitem_t *items;
 } sli_sockets;
 
-/* When what is to be done next. */
+/* Times of the next periodic tasks. */
 typedef struct sli_due {
   uint64_t beat_ns, look_ns, hello_ns, resolve_ns, probe_ns, tend_ns;
   uint64_t probe_until_ns;
 } sli_due;
 
-/* We have told process 0 who is to blame, and wait for its word until then. */
+/* The verdict that this process has reported to process 0, whose answer it awaits. */
 typedef struct sli_verdict {
-  uint64_t until_ns; /* 0: we have not */
+  uint64_t until_ns; /* end of the wait; 0: nothing reported */
   int suspect;
   sl_status status;
   char text[SLI_FRAME_TEXT_BYTES + 1];
 } sli_verdict;
 
-/* Between the control thread and others; under the lock. */
+/* State shared by the control thread and others; under the lock. */
 typedef struct sli_shared {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool awake, closing, joined, ended, aborting;
-  int *watched, nwatched; /* who is to be; those that are there stay */
+  int *watched, nwatched; /* peers to monitor; entries are only added */
   sli_order *orders, **orders_end;
   sli_waiter *waiters;
   int culprit;
@@ -154,7 +154,7 @@ typedef struct sli_shared {
   int64_t *offsets;
 } sli_shared;
 
-/* Relaxed: statistics, read by any thread. */
+/* Statistics: relaxed, read by any thread. */
 typedef struct sli_counts {
   _Atomic uint64_t frames_sent, frames_received, bytes_sent, bytes_received, refused;
 } sli_counts;
@@ -171,7 +171,7 @@ struct sli_control {
   sli_sockets sockets;
   sli_peer *peers;
   int nhere, nouts, *outs; /* peers whose `out` is open */
-  int nwatching;           /* of those who are to be watched, so many are */
+  int nwatching;           /* entries of shared.watched handled so far */
   sli_meeting *meetings;
   bool logged[SLI_REFUSALS];
   int beats;
@@ -181,7 +181,7 @@ struct sli_control {
   sli_counts counts;
 };
 
-/* Once the job runs nobody needs to come to process 0. */
+/* Rate limit of connections to process 0 once the job runs, when nobody needs to connect. */
 enum { SLI_LATE_PER_SECOND = 100 };
 
 static inline bool sli_is_hub(const sli_control *c) { return c->self == 0; }
@@ -192,19 +192,21 @@ void *sli_control_run(void *control);
 /* sockets.c */
 sl_status sli_sockets_bind(sli_control *c); /* before the thread runs */
 void sli_sockets_close(sli_control *c);
-void sli_sockets_connect(sli_control *c); /* to process 0, as soon as its name is known */
+/* connects to process 0 as soon as its name is resolved */
+void sli_sockets_connect(sli_control *c);
 void sli_sockets_watch(sli_control *c, int process); /* opens a direct link, if there is none */
 
 /* send.c */
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame);
 void sli_refuse(sli_control *c, sli_refusal kind, const char *who, const char *why);
 
-/* receive.c: takes some frames, so that others get their turn; whether there may be more. */
+/* receive.c: takes a few frames, so that other sockets get their turn; returns whether there may
+ * be more. */
 bool sli_receive(sli_control *c, void *socket, sli_origin origin, int process);
 
 /* silence.c */
-void sli_beat(sli_control *c);                  /* PINGs to everybody */
-void sli_look(sli_control *c, uint64_t now_ns); /* who is silent? */
+void sli_beat(sli_control *c);                  /* sends PING to every peer */
+void sli_look(sli_control *c, uint64_t now_ns); /* reports silent peers */
 
 /* clock.c */
 void sli_clock_ask(sli_control *c, sli_line *line);
@@ -222,30 +224,30 @@ void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes);
 void sli_join_overdue(sli_control *c);
 void sli_join_complete(sli_control *c);
 
-/* parts.c: long data travels in parts, one after the other on each line. */
+/* parts.c: long data is sent in parts, in order on each line. */
 void sli_data_send(sli_control *c, sli_line *line, sli_data_kind kind, int from, int target,
                    const char *word, const void *data, size_t bytes);
 typedef enum sli_part { SLI_PART_REFUSED, SLI_PART_TAKEN, SLI_PART_LAST } sli_part;
-/* The last part: *data is all of it, the caller's to free(). */
+/* Takes a part. After the last one, *data is the whole, the caller's to free(). */
 sli_part sli_part_take(sli_control *c, int process, const sli_frame *frame, uint8_t **data,
                        size_t *bytes);
 void sli_parts_fini(sli_control *c);
 
 /* words.c */
-void sli_word_pass_on(sli_control *c, const sli_frame *frame); /* at process 0 */
+void sli_word_pass_on(sli_control *c, const sli_frame *frame); /* forwards a word; at process 0 */
 void sli_word_take(sli_control *c, int from, const char *word, const void *data, size_t bytes);
 void sli_order_carry_out(sli_control *c, sli_order *order);
 
 /* meetings.c */
 void sli_blobs_free(sli_control_blob *blobs, int count);
-/* `from` comes with data, which is taken over; target -1: all shall get it. */
+/* Adds `from` and its data, which is taken over; target -1: all shall get the data. */
 void sli_meeting_come(sli_control *c, int from, int target, const char *word, void *data,
                       size_t bytes);
 void sli_meeting_release(sli_control *c, const char *word, const uint8_t *data, size_t bytes);
-void sli_meetings_check(sli_control *c); /* nobody who has left may be missed */
+void sli_meetings_check(sli_control *c); /* ends meetings that wait for a process that has left */
 void sli_meetings_fini(sli_control *c);
 
-/* end.c: the end of a job. `culprit` is to blame, whoever finds that out. */
+/* end.c: the end of a job. `culprit` is to blame, whichever process detects that. */
 void sli_blame(sli_control *c, sl_status status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void sli_verdict_take(sli_control *c, const sli_frame *frame);

@@ -1,13 +1,12 @@
-/* How a job comes together. Every process says HELLO to process 0 until it is
- * answered; process 0 may be the last to start. It keeps the HELLOs until it has
- * one from each, then sends the table of all to all: that is the start.
+/* Joining of a job. Every process sends HELLO to process 0 until it is answered; process 0 may
+ * be the last to start. It keeps the HELLOs until it has one from each process, then sends
+ * everybody's to all: that is the start.
  *
- * Two kinds of HELLO do not fit. One of another job or incarnation has lost its
- * way: it is told so, and the job goes on without it. One that belongs here but
- * disagrees (version, plan, number of processes, a number that is taken) would
- * spoil the run: the job ends everywhere, before it has started, with its name.
- * Once the job has started nobody can do that any more: who comes late is told
- * so and nothing else happens. */
+ * Two kinds of HELLO are refused. One of another job or incarnation has reached the wrong
+ * endpoint: its sender is told so, and the job goes on without it. One of this job that
+ * disagrees (version, plan, number of processes, a number that is taken) would break the run:
+ * the job ends everywhere before the start and names the sender. After the start no HELLO can do
+ * harm: a late one is refused, and nothing else happens. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 #include "comm/control/inner.h"
 
-/* ---- a process to process 0 ------------------------------------------------------ */
+/* ---- every other process --------------------------------------------------------- */
 
 void sli_hello_send(sli_control *c) {
   const sli_peer *self = &c->peers[c->self];
@@ -33,7 +32,7 @@ void sli_join_answer(sli_control *c, const sli_frame *frame) {
   if (frame->type == SLI_FRAME_WAIT) {
     memcpy(c->hub.waiting_for, text, sizeof text);
   } else {
-    c->peers[0].left = true; /* there is nobody to say goodbye to */
+    c->peers[0].left = true; /* there is no peer to say goodbye to */
     sli_end(c, SL_E_INPUT, c->self, text);
   }
 }
@@ -63,7 +62,7 @@ static void list_missing(const sli_control *c, char *out, size_t bytes) {
   snprintf(out + used, bytes - used, missing == 1 ? " has not joined" : " have not joined");
 }
 
-/* It has lost its way: refuse it, nothing else. */
+/* Refuses a HELLO that reached the wrong endpoint; the job goes on. */
 static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_line *line,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_line *line,
@@ -77,7 +76,7 @@ static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_lin
   answer(c, SLI_FRAME_REFUSE, line, text);
 }
 
-/* It disagrees: nobody can start. */
+/* Ends the job because a process disagrees. */
 static void fail_with(sli_control *c, int process, sli_line *line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static void fail_with(sli_control *c, int process, sli_line *line, const char *format, ...) {
@@ -157,7 +156,7 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
   bool exists = frame->process < (uint32_t)c->nprocesses;
   sli_peer *known = &c->peers[exists ? frame->process : 0];
   if (c->shared.joined && exists && known->instance == frame->instance) {
-    /* Said before the answer came, unless it is an old one said again. */
+    /* Sent before the answer arrived, unless it is a replay. */
     if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, who, "HELLO");
     else known->hub.seen = frame->sequence;
     return;
@@ -172,9 +171,9 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
   }
 }
 
-/* ---- the table ------------------------------------------------------------------- */
+/* ---- table ----------------------------------------------------------------------- */
 
-/* Per process: instance (8 bytes, little-endian), host, direct. */
+/* Entry per process: instance (8 bytes, little-endian), host, direct. */
 enum { ROW_BYTES = 8 + SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS };
 
 static uint8_t *write_table(const sli_control *c, size_t *bytes) {
@@ -225,7 +224,7 @@ void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes) {
   set_joined(c);
 }
 
-/* ---- too late -------------------------------------------------------------------- */
+/* ---- timeout --------------------------------------------------------------------- */
 
 void sli_join_overdue(sli_control *c) {
   char text[SLI_FRAME_TEXT_BYTES / 2], strangers[64] = "";

@@ -1,13 +1,12 @@
-/* Whoever reaches a port can connect to it, as often as he likes, and each time
- * libzmq builds a session before it finds that he has no key. At 10,000 a second
- * that is a third of a core. So a listener has an allowance of connections, which
- * fills up again with time. When it is used up the kernel is asked to drop what
- * would connect (a filter of one instruction on the listening socket), which costs
- * next to nothing and touches no connection that stands. Who belongs to the job
- * tries again until he gets through.
+/* Anybody who reaches a port can connect to it as often as they like. Each time libzmq builds a
+ * session before it finds that the client has no key; 10,000 a second cost a third of a core. A
+ * listener therefore has an allowance of connections, which refills with time. When it is used
+ * up, the kernel drops new connections (a filter of one instruction on the listening socket).
+ * That costs almost nothing and leaves established connections alone. Members of the job retry
+ * until they get through.
  *
- * The same is done when too many stand over which nobody of the job has spoken: each
- * takes a descriptor until libzmq gives it up, some seconds later. */
+ * The listener also shuts when too many connections are open on which no member has spoken yet:
+ * each takes a descriptor until libzmq closes it, some seconds later. */
 #include "comm/control/listen.h"
 
 #include <arpa/inet.h>
@@ -48,12 +47,12 @@ static int port_of(int fd) {
                                          : ((struct sockaddr_in *)&own)->sin_port);
 }
 
-/* Gives libzmq a copy: it closes what it gets. */
+/* Gives libzmq a copy of the descriptor, because it closes what it gets. */
 static bool hand_over(void *socket, int fd) {
   int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), none = -1;
   char text[32];
   if (copy < 0) return false;
-  snprintf(text, sizeof text, "tcp://127.0.0.1:%d", port_of(fd)); /* read, but not used */
+  snprintf(text, sizeof text, "tcp://127.0.0.1:%d", port_of(fd)); /* parsed, but not used */
   bool bound = !zmq_setsockopt(socket, ZMQ_USE_FD, &copy, sizeof copy) && !zmq_bind(socket, text);
   zmq_setsockopt(socket, ZMQ_USE_FD, &none, sizeof none);
   if (!bound) close(copy);
@@ -84,11 +83,11 @@ bool sli_listener_open(sli_listener *listener, void *socket, const char *host, i
                              .most_strangers = strangers + nprocesses};
   if (!strcmp(host, "localhost")) {
     if (!add(listener, socket, "127.0.0.1", port)) return false;
-    add(listener, socket, "::1", port); /* without IPv6 nobody comes by it */
+    add(listener, socket, "::1", port); /* may fail: without IPv6 no client connects there */
     return true;
   }
   if (sli_host_is_address(host)) return add(listener, socket, host, port);
-  /* "::" takes both kinds where there is IPv6 at all. */
+  /* "::" accepts both IPv4 and IPv6 where there is IPv6 at all. */
   return add(listener, socket, "::", port) || add(listener, socket, "0.0.0.0", port);
 }
 
@@ -138,7 +137,7 @@ uint64_t sli_listener_tend(sli_listener *listener, uint64_t now_ns) {
   return 0;
 }
 
-/* ---- who is known ---------------------------------------------------------------- */
+/* ---- known connections ----------------------------------------------------------- */
 
 void sli_listener_know(sli_listener *listener, int fd) {
   if (fd < 0) return;

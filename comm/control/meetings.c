@@ -1,5 +1,5 @@
-/* Meetings. Everybody tells process 0 that he has come and what he brings; it sees when all have,
- * and tells all. */
+/* Meetings (barriers). Every process tells process 0 that it has come and what data it brings.
+ * Process 0 sees when all have come, and tells all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@ void sli_blobs_free(sli_control_blob *blobs, int count) {
   free(blobs);
 }
 
-/* ---- what all brought, as one ------------------------------------------------------------ */
+/* ---- everybody's data in one block ------------------------------------------------------- */
 
-/* For each process bytes (8 each, little-endian) and data. */
+/* Packs, for each process, the size (8 bytes, little-endian) and the data. */
 static uint8_t *pack(const sli_control *c, const sli_control_blob *blobs, size_t *bytes) {
   *bytes = 0;
   for (int k = 0; k < c->nprocesses; k++) *bytes += 8 + blobs[k].bytes;
@@ -25,7 +25,7 @@ static uint8_t *pack(const sli_control *c, const sli_control_blob *blobs, size_t
   return all;
 }
 
-/* NULL if it is malformed. */
+/* Unpacks the block; NULL if it is malformed. */
 static sli_control_blob *unpack(const sli_control *c, const uint8_t *at, size_t left) {
   sli_control_blob *blobs = sli_calloc((size_t)c->nprocesses, sizeof *blobs);
   for (int k = 0; k < c->nprocesses; k++) {
@@ -42,7 +42,7 @@ static sli_control_blob *unpack(const sli_control *c, const uint8_t *at, size_t 
   return blobs;
 }
 
-/* ---- meetings, at process 0 ------------------------------------------------------ */
+/* ---- process 0 ------------------------------------------------------------------- */
 
 static sli_meeting *find_meeting(sli_control *c, const char *word) {
   for (sli_meeting *m = c->meetings; m; m = m->next)
@@ -65,7 +65,7 @@ static void destroy_meeting(sli_control *c, sli_meeting *meeting) {
   free(meeting);
 }
 
-/* Wakes the thread of this process that waits there, and gives it the blobs. */
+/* Wakes this process's thread in the meeting and gives it the blobs. */
 static void release_waiter(sli_control *c, const char *word, sli_control_blob *blobs) {
   pthread_mutex_lock(&c->shared.lock);
   sli_waiter *w = c->shared.waiters;
@@ -93,7 +93,7 @@ static void end_meeting(sli_control *c, sli_meeting *meeting) {
   destroy_meeting(c, meeting);
 }
 
-/* Of a meeting that is over at process 0. */
+/* Takes the release of a meeting from process 0. */
 void sli_meeting_release(sli_control *c, const char *word, const uint8_t *data, size_t bytes) {
   sli_control_blob *blobs = bytes ? unpack(c, data, bytes) : NULL;
   if (bytes && !blobs)

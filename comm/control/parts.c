@@ -1,5 +1,5 @@
-/* Data of any length travels in parts, one after the other on each line, so that a part needs no
- * more than its offset to find its place; hearts beat in between. */
+/* Data of any length is sent in parts, in order on each line, so a part needs only its offset to
+ * find its place. Heartbeats are sent in between. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ void sli_data_send(sli_control *c, sli_line *line, sli_data_kind kind, int from,
   } while (offset < bytes);
 }
 
-/* May this process say that? */
+/* Returns whether this process may send this kind of data. */
 static bool is_due(const sli_control *c, int process, const sli_frame *frame) {
   uint32_t kind = frame->data.kind;
   if (frame->data.from >= (uint32_t)c->nprocesses || frame->data.target >= c->nprocesses)

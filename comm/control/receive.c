@@ -1,6 +1,6 @@
-/* One frame, in past the checks. It is heard only if it is well-formed, of this incarnation,
- * from a process that has joined, from the same opening of its control plane that joined, and
- * next in order. All else is counted, said once and dropped. */
+/* Receiving of frames. A frame is accepted only if it is well-formed, of this incarnation, from
+ * a process that has joined with the same instance of its control plane, and next in sequence.
+ * Anything else is counted, logged once and dropped. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void take_bye(sli_control *c, int process, sli_origin origin) {
   sli_meetings_check(c);
 }
 
-/* What is whole concerns somebody. */
+/* Dispatches complete data. */
 static void take_whole(sli_control *c, const sli_frame *frame, uint8_t *data, size_t bytes) {
   int from = (int)frame->data.from;
   const char *word = frame->data.word;
@@ -81,7 +81,7 @@ static void take_frame(sli_control *c, int process, sli_line *line, sli_origin o
   }
 }
 
-/* The line by which a frame came, if its sender may use it. */
+/* Finds the line on which a frame came, if its sender may use it. */
 static sli_line *find_line(sli_control *c, sli_origin origin, int process, const uint8_t *route,
                          size_t route_bytes, int fd, const sli_frame *frame) {
   if (frame->process >= (uint32_t)c->nprocesses || frame->process == (uint32_t)c->self) return NULL;
@@ -92,7 +92,7 @@ static sli_line *find_line(sli_control *c, sli_origin origin, int process, const
   if (origin == SLI_FROM_HUB && frame->process) return NULL;
   if (origin == SLI_DIRECT_OUT && frame->process != (uint32_t)process) return NULL;
   if (origin == SLI_FROM_HUB && !c->shared.joined && peer->instance != frame->instance) {
-    peer->instance = frame->instance; /* process 0 was started, or started again */
+    peer->instance = frame->instance; /* process 0 has started, or restarted */
     peer->here = true;
     line->seen = 0;
   }

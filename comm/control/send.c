@@ -1,5 +1,5 @@
-/* One frame out, with the next number of its line; and what is said of frames and connections that
- * are not let in. */
+/* Sending of frames, with the next sequence number of the line; and logging of refused frames
+ * and connections. */
 #include <string.h>
 
 #include "comm/control/inner.h"
@@ -29,7 +29,7 @@ static void count_sent(sli_control *c, size_t bytes) {
   atomic_fetch_add_explicit(&c->counts.bytes_sent, bytes, memory_order_relaxed);
 }
 
-/* False if the connection is not there. */
+/* Sends a frame; false if there is no connection. */
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame) {
   if (!line->socket || line->closed) return false;
   if (line->route_bytes && zmq_send(line->socket, line->route, line->route_bytes,

@@ -1,8 +1,8 @@
-/* Hearts beat on every connection, so silence says something: who is not heard for too long is
- * lost, and who has closed its connection without a goodbye is gone. */
+/* Heartbeats run on every connection. A peer that is silent for too long is lost, and so is one
+ * that closed its connection without a goodbye. */
 #include "comm/control/inner.h"
 
-#define CONNECT_NS UINT64_C(30000000000) /* for a direct link to come up */
+#define CONNECT_NS UINT64_C(30000000000) /* time for a direct link to connect */
 
 void sli_beat(sli_control *c) {
   for (int k = 0; k < c->nprocesses; k++) {
@@ -15,7 +15,7 @@ void sli_beat(sli_control *c) {
     sli_clocks_send(c);
 }
 
-/* A connection may be known to be closed before all that came over it is read. */
+/* Reads all remaining frames of a line: a closed connection may be reported before them. */
 static void drain(sli_control *c, int k, const sli_line *line) {
   sli_origin origin = line == &c->peers[k].out ? SLI_DIRECT_OUT
                   : line == &c->peers[k].in ? SLI_DIRECT_IN
@@ -42,8 +42,8 @@ static void look_at(sli_control *c, int k, const sli_line *line, const char *how
               (double)(now_ns - line->heard_ns) * 1e-9);
 }
 
-/* While we do not get to run ourselves, silence says nothing about others: the time by
- * which we are late to look does not count. */
+/* Moves deadlines by the time that this process itself was not scheduled: its own delay says
+ * nothing about others. */
 static void forgive(sli_control *c, uint64_t late_ns, uint64_t now_ns) {
   for (int k = 0; k < c->nprocesses; k++) {
     sli_line *lines[] = {&c->peers[k].hub, &c->peers[k].out, &c->peers[k].in};

@@ -1,4 +1,4 @@
-/* Which sockets a process has, and where they lead. */
+/* The sockets of a process: opening, binding and connecting. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void *open_socket(sli_control *c, int type) {
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
   set(socket, ZMQ_LINGER, LINGER_MS);
   set(socket, ZMQ_IPV6, 1);
-  /* What a slow process does not read stays with the sender. */
+  /* Messages that a slow process does not read stay with the sender. */
   set(socket, ZMQ_SNDHWM, 0);
   set(socket, ZMQ_RCVHWM, 256);
   set(socket, ZMQ_HANDSHAKE_IVL, 5000);
@@ -47,8 +47,8 @@ static void *open_watch(sli_control *c, void *socket, const char *name, int even
   return watch;
 }
 
-/* An address is bound as it is. A name may mean one address here and another
- * elsewhere, so it binds all; localhost means here everywhere. */
+/* Binds the endpoint. An address is bound as given. A name may resolve differently elsewhere, so
+ * all addresses are bound; localhost is loopback everywhere. */
 static sl_status bind_hub(sli_control *c) {
   if (!sli_listener_open(&c->sockets.hub_listener, c->sockets.hub, c->hub.host, &c->hub.port,
                          c->nprocesses, c->options.strangers))
@@ -80,8 +80,8 @@ static void connect_to(sli_control *c, sli_line *line, const char *host, int por
     sli_blame(c, SL_E_PEER, c->self, "cannot connect to %s: %s", text, zmq_strerror(zmq_errno()));
 }
 
-/* Where others reach us directly: the address by which we reach process 0. If it
- * is a loopback address, we are on its host; others know that one by its name. */
+/* Binds the socket for direct links, at the local address on the route to process 0. A loopback
+ * address means that both are on one host, which others know by the endpoint's name. */
 static void bind_direct(sli_control *c, const char *here) {
   bool beside = sli_host_is_loopback(here) && !sli_host_is_loopback(c->hub.host);
   char text[SLI_ENDPOINT_CHARS];
@@ -102,7 +102,7 @@ static void bind_direct(sli_control *c, const char *here) {
            text);
 }
 
-/* The name of process 0 may be known only when its host is up. */
+/* Connects to process 0; its name may resolve only when its host is up. */
 void sli_sockets_connect(sli_control *c) {
   char here[SLI_IP_CHARS];
   if (!sli_host_route(c->hub.host, c->hub.port, c->hub.ip, here)) {
@@ -123,8 +123,8 @@ static void connect_direct(sli_control *c, int process) {
   char host[SLI_HOST_CHARS];
   int port;
   peer->out.socket = open_socket(c, ZMQ_DEALER);
-  /* The line to process 0 tells how long a connection may take, and to try again
-   * soon gets through where strangers keep a listener busy. */
+  /* The round trip to process 0 tells how long a connection may take. Quick retries get through
+   * where strangers keep a listener busy. */
   set(peer->out.socket, ZMQ_CONNECT_TIMEOUT,
       200 + (int)(8 * c->peers[0].hub.error_ns / 1000000));
   set(peer->out.socket, ZMQ_RECONNECT_IVL_MAX, 0);
@@ -137,7 +137,7 @@ static void connect_direct(sli_control *c, int process) {
     sli_blame(c, SL_E_PEER, process, "process %d has no address: \"%s\"", process, peer->direct);
 }
 
-/* Between process 0 and another there is a line already. */
+/* Opens a direct link; to or from process 0 a line exists already. */
 void sli_sockets_watch(sli_control *c, int process) {
   sli_peer *peer = &c->peers[process];
   if (peer->left || peer->out.socket || sli_is_hub(c) || process == 0) return;

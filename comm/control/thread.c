@@ -1,7 +1,7 @@
-/* The control thread: the only one that touches sockets. It sleeps in zmq_poll,
- * which looks at ZMQ_EVENTS itself before it believes a quiet ZMQ_FD (those are
- * edge-triggered), until a frame comes, another thread writes to the eventfd, or
- * a timer is due. Each turn: take what came, send what waits, look at the clock. */
+/* The control thread, the only one that touches sockets. It sleeps in zmq_poll until a frame
+ * comes, another thread writes to the eventfd, or a timer is due. zmq_poll checks ZMQ_EVENTS
+ * itself, since ZMQ_FD is edge-triggered. Each turn it receives, sends pending orders, and runs
+ * timers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +12,17 @@
 enum {
   HELLO_MS = 250,
   RESOLVE_MS = 500,
-  PROBE_MS = 50,       /* between looks for closed connections */
-  PROBE_FOR_MS = 200,  /* after one was closed */
-  HUB_GRACE_MS = 100,  /* for what process 0 said before it closed */
+  PROBE_MS = 50,       /* between checks for closed connections */
+  PROBE_FOR_MS = 200,  /* duration of the checks after a close */
+  HUB_GRACE_MS = 100,  /* time to read what process 0 sent before it closed */
   EVENTS_AT_ONCE = 256,
 };
 
 static uint64_t ms(int64_t count) { return (uint64_t)count * 1000000; }
 
-/* ---- what the monitors say ------------------------------------------------------- */
+/* ---- monitor events -------------------------------------------------------------- */
 
-/* Of the connection to process 0. */
+/* Handles an event of the connection to process 0. */
 static void take_hub_event(sli_control *c, int event) {
   if (event == ZMQ_EVENT_CONNECTED) c->hub.connected = true;
   if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
@@ -34,7 +34,7 @@ static void take_hub_event(sli_control *c, int event) {
     c->hub.closed_ns = sli_now_ns();
 }
 
-/* Of one of ours that listens. */
+/* Handles an event of a listening socket. */
 static void take_event(sli_control *c, sli_listener *listener, int event, int fd,
                        const char *where) {
   if (event == ZMQ_EVENT_ACCEPTED) {
@@ -65,7 +65,7 @@ static void take_events(sli_control *c, void *watch) {
   }
 }
 
-/* ---- what other threads want ----------------------------------------------------- */
+/* ---- requests of other threads --------------------------------------------------- */
 
 static void carry_out(sli_control *c, sli_order *order) {
   while (order) {
@@ -77,7 +77,7 @@ static void carry_out(sli_control *c, sli_order *order) {
   }
 }
 
-/* Takes what waits and sends it; false when it is time to close. */
+/* Sends pending orders; false when it is time to close. */
 static bool serve(sli_control *c) {
   char name[128];
   pthread_mutex_lock(&c->shared.lock);
@@ -100,12 +100,12 @@ static bool serve(sli_control *c) {
   return !closing;
 }
 
-/* ---- turns -------------------------------------------------------------------- */
+/* ---- event loop --------------------------------------------------------------- */
 
 static int watch_sockets(sli_control *c) {
   int count = 0;
   c->sockets.items[count++] = (zmq_pollitem_t){.fd = c->sockets.wake_fd, .events = ZMQ_POLLIN};
-  /* What happened to connections first, then what they said. */
+  /* Connection events come before frames. */
   const sli_sockets *s = &c->sockets;
   void *sockets[] = {s->zap, s->hub_watch, s->direct_watch, s->hub,
                      c->shared.joined ? s->direct : NULL};
@@ -143,7 +143,7 @@ static void seek_hub(sli_control *c, uint64_t now) {
     c->due.resolve_ns = sli_now_ns() + ms(RESOLVE_MS);
   }
   if (c->hub.shaken && now >= c->due.hello_ns) {
-    sli_hello_send(c); /* not before: it would wait in the socket, and others behind it */
+    sli_hello_send(c); /* only once connected: earlier ones would queue in the socket */
     c->due.hello_ns = now + ms(HELLO_MS);
   }
 }

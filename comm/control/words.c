@@ -1,5 +1,5 @@
-/* Words. Everything passes process 0, which is what makes it simple: it passes on words in the
- * order it gets them, so all processes hear all words that go to all in one order. */
+/* Words. All of them go through process 0, which forwards them in order of arrival, so words to
+ * all arrive in the same order everywhere. */
 #include "comm/control/inner.h"
 
 void sli_word_take(sli_control *c, int from, const char *word, const void *data, size_t bytes) {
@@ -7,7 +7,7 @@ void sli_word_take(sli_control *c, int from, const char *word, const void *data,
     c->options.on_word(c->options.ctx, from, word, data, bytes);
 }
 
-/* Sends what came on to those for whom it is, as it is. */
+/* Forwards a frame unchanged to its target, or to all. */
 void sli_word_pass_on(sli_control *c, const sli_frame *frame) {
   for (int k = 1; k < c->nprocesses; k++) {
     sli_frame copy = *frame;

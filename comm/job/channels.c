@@ -1,6 +1,6 @@
-/* What goes over a channel is announced by the net: the message itself, without data. It
- * brings its number on the link, which is its number on the channel too, and names the slot,
- * so the receiver knows where the data goes and which receive it is. */
+/* A transfer over a channel is announced over the net by its message, without data. The message
+ * carries its number on the link, which is also its number on the channel, and names the slot.
+ * The receiver thus knows the destination and the matching receive. */
 #include "comm/job/channels.h"
 
 #include <stdlib.h>
@@ -17,13 +17,13 @@ struct sli_channels {
   int count;
   sli_nccl_channel *ends;     /* [count] */
   int32_t *of_link;        /* [nqueues] index of a channel, or SL_NONE */
-  uint64_t *told;          /* fences of announcements under way */
+  uint64_t *told;          /* fences of announcements being sent */
   size_t ntold, told_capacity;
 };
 
-/* ---- finding them in the plan --------------------------------------------------------- */
+/* ---- channels of a plan --------------------------------------------------------------- */
 
-/* The channel that a link's actor writes to, if it has an end here. */
+/* Adds the channel of a link's actor, if it has an end here. */
 static void add_channel(sli_channels *c, const sl_plan *plan, const sl_actor *a, int self) {
   const sl_register *r = &plan->regs[a->out[0].reg];
   const sl_device *from = &plan->devices[plan->queues[a->queue].device];
@@ -112,7 +112,7 @@ sl_status sli_channels_hear(sli_channels *c, int from, const void *data, size_t 
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* The channel of a message, or SL_NONE. */
+/* Returns the channel of a message, or SL_NONE. */
 static int32_t channel_of(const sli_channels *c, const void *message, sl_parcel *parcel) {
   if (!c || sl_runtime_parcel(c->rt, message, parcel) || parcel->link == SL_NONE) return SL_NONE;
   return c->of_link[parcel->link];

@@ -1,8 +1,8 @@
-/* What process 0 finds out for all, so that not everyone has to: a search that takes long.
+/* Announcement: a result that process 0 finds for all, such as that of a long search.
  *
- * It says so with one word, before or at joining. Whoever waits for it waits for no other
- * process, so that processes of different minds still meet when they join, and learn there in
- * what they differ. */
+ * Process 0 sends it in one word, before or at joining. A process waits only for that word and
+ * for no other process. Processes with different options therefore still meet when they join,
+ * and learn there how they differ. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Figures and records of all processes come together in process 0, in portions: it asks one
- * process after another ("pull") until that has nothing left and answers with nothing, so there
- * is never more than one portion on its way, however much there is. */
+/* Gathers the statistics and records of all processes in process 0, in portions. Process 0 asks
+ * one process after another ("pull") until that one answers with an empty portion. At most one
+ * portion is under way, however much data there is. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { PORTION_BYTES = 4 << 20 };
 
-/* ---- on the control plane's thread --------------------------------------------------- */
+/* ---- control plane's thread ---------------------------------------------------------- */
 
 static void put(sli_job_word *w, int from, const void *data, size_t bytes) {
   pthread_mutex_lock(&w->lock);
@@ -29,9 +29,9 @@ bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, 
   return true;
 }
 
-/* ---- the job's owner ------------------------------------------------------------------ */
+/* ---- owner's thread ------------------------------------------------------------------- */
 
-/* Waits for the next word; what came with it is the caller's to free(). */
+/* Waits for the next word; its data is the caller's to free(). */
 static sl_status take(sl_job *job, int *from, void **data, size_t *bytes) {
   sli_job_word *w = &job->figures;
   pthread_mutex_lock(&w->lock);
@@ -46,7 +46,7 @@ static sl_status take(sl_job *job, int *from, void **data, size_t *bytes) {
   return come ? SL_OK : sli_job_fail_lost(job);
 }
 
-/* The other processes: a portion each time that one is asked for. */
+/* Other processes: sends a portion each time one is asked for. */
 static sl_status give(sl_job *job, uint64_t most_records) {
   sl_export *e = sl_export_open(job->rt, PORTION_BYTES, most_records);
   sl_status status = SL_OK;
@@ -65,7 +65,7 @@ static sl_status give(sl_job *job, uint64_t most_records) {
   return status;
 }
 
-/* Process 0: all that one process has. */
+/* Process 0: fetches everything from one process. */
 static sl_status fetch(sl_job *job, int process) {
   sl_status status = SL_OK;
   for (size_t bytes = 1; bytes && !status;) {

@@ -1,4 +1,4 @@
-/* What the files of a job share. */
+/* Definitions shared by the files of a job. */
 #ifndef SLUICE_COMM_JOB_INNER_H
 #define SLUICE_COMM_JOB_INNER_H
 
@@ -11,24 +11,24 @@
 #include "comm/job/job.h"
 #include "comm/net/net.h"
 
-/* The first loss; set by whoever sees it. */
+/* The first loss, set by whichever thread detects it. */
 typedef struct sli_job_loss {
-  atomic_bool taken; /* somebody writes `why`: the first to know */
-  atomic_bool known; /* and it is written */
+  atomic_bool taken; /* a thread has claimed `why`: the first one */
+  atomic_bool known; /* `why` is written */
   char why[512];
 } sli_job_loss;
 
-/* How far a stop has come; process 0, on the control plane's thread. */
+/* Progress of a stop, in process 0, on the control plane's thread. */
 typedef struct sli_job_stop {
   bool holding;
-  int answers;       /* processes that have said how many steps they have begun */
-  int64_t begun;     /* the most */
+  int answers;       /* processes that have reported how many steps they have begun */
+  int64_t begun;     /* the largest number reported */
 } sli_job_stop;
 
-/* A word from the control plane's thread to the owner's, who waits for it: about the figures of
- * the run, or what process 0 has found. There is never more than one of either under way. */
+/* A message from the control plane's thread to the waiting owner: run statistics, or what
+ * process 0 has announced. At most one of each kind is under way. */
 typedef struct sli_job_word {
-  pthread_mutex_t lock;  /* over all of this */
+  pthread_mutex_t lock;  /* guards all fields */
   pthread_cond_t come;
   bool full;
   int from;
@@ -43,25 +43,25 @@ struct sl_job {
   const sl_plan *plan;
   sli_control *control;      /* NULL: not joined, or a job of one */
   sli_net *net;
-  sli_channels *channels;    /* NULL: no link leads from GPU to GPU, or not attached yet */
+  sli_channels *channels;    /* NULL: no link connects two GPUs, or not attached yet */
   sl_peers peers;
-  _Atomic(sl_runtime *) rt;  /* release by attach, acquire by callbacks */
-  pthread_t watcher, mover;  /* during a run; before and after it */
+  _Atomic(sl_runtime *) rt;  /* stored with release by attach, loaded with acquire by callbacks */
+  pthread_t watcher, mover;  /* watcher: during a run; mover: before and after it */
   bool moves;
   atomic_bool run_over, mover_over, closing;
-  pthread_mutex_t listening; /* over the next two */
+  pthread_mutex_t listening; /* guards the next two */
   sli_job_listener *listener;
   void *listener_ctx;
   sli_job_word figures;
-  sli_job_word found;        /* what process 0 has announced; stays */
-  bool announced;            /* process 0: it has */
+  sli_job_word found;        /* text that process 0 has announced; kept */
+  bool announced;            /* process 0: it has announced */
   sli_job_stop stop;
   sli_job_loss loss;
   atomic_int gone;           /* process 0: others that know of the common end */
 };
 
 /* loss.c */
-/* The job is over. Any thread; the first word counts. */
+/* Ends the job. Any thread; the first reason is kept. */
 void sli_job_give_up(sl_job *job, const char *why);
 bool sli_job_is_lost(const sl_job *job);
 sl_status sli_job_fail_lost(const sl_job *job);
@@ -69,7 +69,7 @@ sl_status sli_job_fail_lost(const sl_job *job);
 /* planes.c */
 sl_status sli_job_open_planes(sl_job *job);
 void sli_job_close_planes(sl_job *job);
-sl_status sli_job_connect(sl_job *job); /* the data plane, to all others */
+sl_status sli_job_connect(sl_job *job); /* connects the data plane to all others */
 void sli_job_watch(sl_job *job);
 
 /* stop.c */

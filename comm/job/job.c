@@ -1,4 +1,4 @@
-/* A job from its start to its end, as its owner's thread takes part in it. */
+/* A job from start to end, on its owner's thread. */
 #include "comm/job/job.h"
 
 #include <stdio.h>
@@ -10,15 +10,15 @@
 
 /* ---- opening and closing --------------------------------------------------------------- */
 
-/* What CUDA and NCCL read from the environment, unless the user has set it. */
+/* Sets environment variables for CUDA and NCCL, unless the user has set them. */
 static void prepare_gpus(bool channels) {
-  /* Streams that share a queue of the hardware wait for each other; there are 8 by default. */
+  /* Streams that share a hardware queue wait for each other; the default is 8 queues. */
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (!channels) return;
-  /* All kernels are loaded at the start: to load one may mean to wait for those that run, and
-   * what a channel issued may wait for the other end, which may be loading one too. */
+  /* Load all kernels at the start. Loading one may wait for running kernels, and a channel's
+   * operation may wait for the other end, which may be loading one too. */
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  setenv("NCCL_NVLS_ENABLE", "0", 0); /* multicast, which channels of two have no use for */
+  setenv("NCCL_NVLS_ENABLE", "0", 0); /* multicast, which channels of two do not use */
 }
 
 sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options) {
@@ -80,7 +80,7 @@ void sl_job_close(sl_job *job) {
   pthread_cond_destroy(&job->found.come);
   pthread_mutex_destroy(&job->found.lock);
   pthread_mutex_destroy(&job->listening);
-  explicit_bzero(job, sizeof *job); /* the key */
+  explicit_bzero(job, sizeof *job); /* erases the key */
   free(job);
 }
 
@@ -134,7 +134,7 @@ static sl_status meet_at_step(sl_job *job, int64_t first_step) {
   return status;
 }
 
-/* What a channel says, or that it broke. */
+/* Channel callbacks: a message for another process, and a failure. */
 static void on_channel_lost(void *ctx, const char *text) {
   sl_job *job = ctx;
   sli_job_give_up(job, text);
@@ -145,7 +145,7 @@ static void say_for_channels(void *ctx, int process, const void *data, size_t by
   sli_control_say(((sl_job *)ctx)->control, process, "channel", data, bytes);
 }
 
-/* Until all ways between GPUs are open. */
+/* Connects until all channels between GPUs are open. */
 static sl_status connect_channels(sl_job *job) {
   bool ready = false;
   sl_status status = SL_OK;
@@ -173,7 +173,7 @@ sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step) {
   return status ? status : sl_job_meet(job, "ready", NULL, 0, NULL);
 }
 
-/* ---- running and the end ------------------------------------------------------------------- */
+/* ---- running and ending -------------------------------------------------------------------- */
 
 sl_status sl_job_run(sl_job *job, int64_t steps) {
   if (!job->control) return sl_runtime_run(job->rt, steps);
@@ -183,21 +183,21 @@ sl_status sl_job_run(sl_job *job, int64_t steps) {
   return status;
 }
 
-/* Process 0, through which all words go, is the last. */
+/* Leaves the job. Process 0, which forwards all words, leaves last. */
 static void leave(sl_job *job) {
   if (job->self) sli_control_say(job->control, 0, "gone", NULL, 0);
   for (int ms = 0; !job->self && atomic_load(&job->gone) < job->count - 1 && ms < 1000; ms++)
     usleep(1000);
 }
 
-/* A meeting that is broken off ends before the reason is known. */
+/* Waits for the reason of a loss: a meeting that is broken off ends before the reason is known. */
 static void await_reason(const sl_job *job) {
   enum { PATIENCE_MS = 2000 };
   for (int ms = 0; ms < PATIENCE_MS && !sli_job_is_lost(job); ms++) usleep(1000);
 }
 
-/* Whoever has started the processes takes the one that fails first for the culprit: so that one
- * gets the time to end before the others, who know of it at once. */
+/* Fails after a short delay. The launcher takes the first process that fails for the culprit, so
+ * the culprit must end before the others, which learn of it at once. */
 static sl_status end_after_culprit(const sl_job *job) {
   enum { AHEAD_MS = 200 };
   usleep(AHEAD_MS * 1000);
@@ -212,7 +212,7 @@ sl_status sl_job_end(sl_job *job, sl_status status) {
     sli_control_abort(job->control, sl_detail());
     return status;
   }
-  atomic_store(&job->closing, true); /* from now on it is no loss if one goes */
+  atomic_store(&job->closing, true); /* from now on a peer's departure is no loss */
   status = sli_control_meet(job->control, "end", NULL, 0, NULL);
   if (!status) leave(job);
   return status;

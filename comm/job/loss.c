@@ -1,4 +1,4 @@
-/* What a job does when it is lost: the first reason is kept, and whoever waits is told. */
+/* Loss of a job: the first reason is kept, and all waiting threads are woken. */
 #include <stdio.h>
 
 #include "comm/job/inner.h"

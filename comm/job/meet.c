@@ -1,4 +1,4 @@
-/* Where all processes of a job meet, and what they bring there. */
+/* Meetings of all processes of a job, with their data. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,15 +1,15 @@
-/* Both planes of a process, and what comes on them.
+/* Both planes of a process, and dispatch of what arrives on them.
  *
- * Three threads meet here. The runtime's carrier owns the data plane while a run goes on;
- * after it, the job's mover does, so that what others still fetch is brought to
- * them. The control plane's thread passes on words. */
+ * Three threads are involved. The runtime's carrier owns the data plane during a run. After the
+ * run the job's mover does, so that peers can still fetch data. The control plane's thread
+ * dispatches words. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/descriptors.h"
 #include "comm/job/inner.h"
 
-/* ---- out: the peers of a runtime --------------------------------------------------------- */
+/* ---- sending: the peers of a runtime ----------------------------------------------------- */
 
 static void tell(void *ctx, int process, const void *message) {
   uint64_t fence;
@@ -67,13 +67,13 @@ sli_job_traffic sli_job_count(const sl_job *job) {
   return all;
 }
 
-/* ---- in ------------------------------------------------------------------------------------ */
+/* ---- receiving ----------------------------------------------------------------------------- */
 
 static sl_runtime *runtime_of(sl_job *job) {
   return atomic_load_explicit(&job->rt, memory_order_acquire);
 }
 
-/* What no process of this job would send. */
+/* Ends the job because of a message that no process of it would send. */
 static void refuse(sl_job *job, int from) {
   char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
   sli_control_abort(job->control, text);
@@ -96,7 +96,7 @@ static void on_arrived(void *ctx, int from, const void *message, size_t bytes) {
   if (!rt || status || sl_runtime_arrived(rt, message, bytes)) refuse(job, from);
 }
 
-/* Is it a word of whoever listens? */
+/* Returns whether the listener took the word. */
 static bool listener_hears(sl_job *job, int from, const char *word, const void *data,
                            size_t bytes) {
   pthread_mutex_lock(&job->listening);
@@ -131,9 +131,10 @@ static void on_lost(void *ctx, int peer, const char *why) {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-/* Both planes: up to five for each other process, those of libraries, and one for each stranger who
- * holds a connection; a few of the latter are needed, for members seem strangers at first. Asked for
- * before either plane is open, so that what one of them has opened counts once. */
+/* Raises the descriptor limit for both planes: up to five for each other process, some for
+ * libraries, and one for each stranger with an open connection. A few of the last are always
+ * needed, since members seem strangers at first. Called before either plane is open, so that
+ * descriptors they have opened are not counted twice. */
 static sl_status reserve_descriptors(int nprocesses, int *strangers) {
   enum { LIBRARIES = 32, EACH = 5, LEAST_STRANGERS = 8, MOST_STRANGERS = 256 };
   size_t got;
@@ -145,7 +146,7 @@ static sl_status reserve_descriptors(int nprocesses, int *strangers) {
   return status;
 }
 
-/* The data plane first: while it opens there may be no other thread. */
+/* Opens the data plane, before the control plane: while it opens there must be no other thread. */
 static sl_status open_net(sl_job *job) {
   sli_net_options options = {.self = job->self, .npeers = job->count, .key = job->cluster.key,
                              .transports = getenv("SLUICE_TRANSPORTS"),
@@ -159,7 +160,7 @@ sl_status sli_job_open_planes(sl_job *job) {
   sl_status status = reserve_descriptors(job->count, &strangers);
   if (!status) status = open_net(job);
   if (status) return status;
-  /* Which plan it is they compare with the other terms, when all are there. */
+  /* Plans are compared with the other terms, when all processes are there. */
   sli_control_options options = {.process = job->self, .nprocesses = job->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
                                  .incarnation = c->incarnation, .lost_ms = job->lost_ms,
@@ -174,7 +175,7 @@ static void free_blobs(const sl_job *job, sli_control_blob *blobs) {
   free(blobs);
 }
 
-/* Until all connections stand. */
+/* Connects until all connections are established. */
 static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
   sl_status status = SL_OK;
   for (int i = 0; i < job->count && !status; i++) {
@@ -190,7 +191,7 @@ static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
   return status;
 }
 
-/* Those who send data here. */
+/* Watches the processes that send data here. */
 void sli_job_watch(sl_job *job) {
   const sl_plan *plan = job->plan;
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -203,7 +204,7 @@ void sli_job_watch(sl_job *job) {
   }
 }
 
-/* It listens where the control plane does. */
+/* Connects the data plane, which listens at the control plane's address. */
 sl_status sli_job_connect(sl_job *job) {
   const char *here = sli_control_here(job->control);
   sli_control_blob *addresses = NULL;

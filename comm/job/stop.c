@@ -1,9 +1,9 @@
-/* How a run ends at the same step everywhere.
+/* Stops a run at the same step everywhere.
  *
- * A stop takes three words, as no process knows how far the others are. "stop": somebody
- * wishes it, and tells process 0. "hold", from process 0 to all: begin no further step, and
- * answer with "begun": how many there are. "end", from process 0: all finish the latest of
- * those, and end. */
+ * A stop takes three words, as no process knows how far the others are. "stop": some process
+ * asks process 0 for it. "hold", from process 0 to all: begin no further step, and answer with
+ * "begun", the number of steps begun. "end", from process 0: all finish the latest of these
+ * steps, then end. */
 #include <string.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ bool sli_stop_hear(sl_job *job, const char *word, const void *data, size_t bytes
   return true;
 }
 
-/* Looks some times a second whether this process wants to stop. */
+/* Polls a few times a second whether this process wants to stop. */
 static void *watch(void *arg) {
   sl_job *job = arg;
   bool said = false;

@@ -1,4 +1,5 @@
-/* What all processes of a job must agree about, compared by name when they meet. */
+/* Run fingerprint (terms): the settings that all processes of a job must share, compared by name
+ * when they meet. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "comm/job/inner.h"
 
-/* As bytes: name and value of each in turn, each with its closing 0; then the plan's hash. */
+/* Packs the name and value of each term in turn, each with its closing 0; then the plan's hash. */
 static char *pack(const sl_job *job, int nterms, const sl_term *terms, size_t *bytes) {
   char *text = NULL;
   FILE *out = open_memstream(&text, bytes);
@@ -18,7 +19,7 @@ static char *pack(const sl_job *job, int nterms, const sl_term *terms, size_t *b
   return text;
 }
 
-/* The text at *at, and *at behind it; NULL at the end, and where a text is cut off. */
+/* Returns the text at *at and moves *at behind it; NULL at the end, and where a text is cut off. */
 static const char *next_text(const sl_blob *blob, size_t *at) {
   const char *text = (const char *)blob->data + *at;
   size_t left = blob->bytes - *at, n = left ? strnlen(text, left) : 0;
@@ -27,7 +28,8 @@ static const char *next_text(const sl_blob *blob, size_t *at) {
   return text;
 }
 
-/* Looks from *from on, where it leaves off, and then everywhere: terms mostly come in the same order. */
+/* Finds a term. The search starts at *from, where the last one ended, then covers everything:
+ * terms mostly come in the same order. */
 static const char *find(const sl_blob *blob, size_t *from, const char *name) {
   size_t at = *from;
   const char *next = next_text(blob, &at), *there = next ? next_text(blob, &at) : NULL;
@@ -53,8 +55,8 @@ static sl_status disagree(int process, const char *name, const char *his, const 
                  *ours ? ours : name);
 }
 
-/* Every term of one is a term of the other, with the same value; one without a value is as good
- * as none. */
+/* Compares terms: every term of one process must be a term of the other, with the same value. A
+ * term without a value counts as absent. */
 static sl_status compare(const sl_blob *blobs, int process, const sl_blob *named) {
   size_t at = 0, in_ours = 0, in_his = 0;
   for (const char *name; (name = next_text(named, &at)) && next_text(named, &at);) {

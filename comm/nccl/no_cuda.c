@@ -1,4 +1,4 @@
-/* What a build without CUDA, or without NCCL's header, says of channels between GPUs. */
+/* Channels between GPUs in a build without CUDA, or without NCCL's header: all calls fail. */
 #include "comm/nccl/nccl.h"
 
 sl_status sli_nccl_find(void) {
@@ -10,7 +10,7 @@ sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out) {
   return sli_nccl_find();
 }
 
-/* There never is one. */
+/* There never is a sli_nccl in this build. */
 void sli_nccl_close(sli_nccl *n) { (void)n; }
 
 sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {

@@ -1,6 +1,6 @@
-/* There is room for so many guests who have proved nothing yet; when one more comes, the one who
- * has waited longest goes. A member says his opening as soon as he is connected and tries again
- * if he was sent away, so holding connections, however many, keeps nobody out for long. */
+/* A fixed number of unauthenticated peers (guests) have room; when one more comes, the one that
+ * has waited longest is dropped. A member sends its opening as soon as it is connected, and
+ * retries if it was dropped. Holding many connections therefore keeps no member out for long. */
 #include "comm/net/admission.h"
 
 #include <arpa/inet.h>
@@ -16,11 +16,11 @@
 enum { BACKLOG = 1024, GUESTS = 64, AT_ONCE = 64 };
 
 typedef struct guest {
-  int fd; /* -1: nobody */
+  int fd; /* -1: free */
   uint64_t came_ns;
   bool answered; /* the proof is next */
   uint32_t from;
-  size_t got; /* bytes of what is next */
+  size_t got; /* bytes received of the current message */
   uint8_t proof[SLI_PROOF_BYTES];
   sli_handshake handshake;
 } guest;
@@ -109,9 +109,9 @@ int sli_admission_port(const sli_admission *a) { return a->port; }
 
 int sli_admission_fd(const sli_admission *a) { return a->epoll; }
 
-/* ---- who comes --------------------------------------------------------------------- */
+/* ---- incoming connections ---------------------------------------------------------- */
 
-/* Who has waited longest, of those without an opening if there are any; NULL: nobody waits. */
+/* Finds the guest that has waited longest, preferring guests without an opening; NULL: none. */
 static guest *find_oldest(sli_admission *a) {
   guest *oldest[2] = {NULL, NULL};
   for (int i = 0; i < GUESTS; i++) {
@@ -138,9 +138,9 @@ static bool accept_one(sli_admission *a) {
   return true;
 }
 
-/* ---- what they say ----------------------------------------------------------------- */
+/* ---- handshake messages ------------------------------------------------------------ */
 
-/* Reads what is next; true if it is whole. A guest who hangs up is gone. */
+/* Reads the next handshake message; true if it is complete. A guest that disconnects is dropped. */
 static bool receive(guest *g) {
   uint8_t *to = g->answered ? g->proof : g->handshake.opening;
   size_t want = g->answered ? sizeof g->proof : sizeof g->handshake.opening;
@@ -157,7 +157,7 @@ static void refuse(sli_admission *a, guest *g) {
   dismiss(g);
 }
 
-/* The answer fits into the buffer of a connection over which nothing was sent yet. */
+/* Sends the answer. It fits into the socket buffer, as nothing was sent on the connection yet. */
 static void answer(sli_admission *a, guest *g) {
   sli_handshake *h = &g->handshake;
   if (!sli_handshake_answer(h, a->key, a->self, a->word, &g->from)) refuse(a, g);
@@ -186,7 +186,7 @@ void sli_admission_progress(sli_admission *a, sli_admission_member *member, void
     if (g->answered) admit(a, g, member, ctx);
     else answer(a, g);
   }
-  /* Afterwards: a guest who comes may take the place of one just heard. */
+  /* Accept last: a new guest may take the place of one just handled. */
   for (int i = 0; i < count; i++)
     for (int k = 0; !events[i].data.ptr && k < AT_ONCE && accept_one(a); k++) continue;
 }

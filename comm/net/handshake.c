@@ -5,12 +5,12 @@
 
 static const uint8_t magic[8] = "SLUICE\1";
 
-/* Where things are in an opening and in an answer. */
+/* Offsets in an opening and in an answer. */
 enum { FROM = 8, TO = 12, WORD = 16, PUBLIC = WORD + SLI_WORD_BYTES, CODE = PUBLIC + 32 };
 enum { ANSWER_CODE = 32 };
 _Static_assert(CODE + 32 == SLI_OPENING_BYTES, "an opening ends with its code");
 
-/* A keyed hash over a label and up to two pieces. */
+/* Keyed hash over a label and up to two byte strings. */
 static void code(uint8_t out[32], const uint8_t key[32], const char *label, const void *a,
                  size_t a_bytes, const void *b, size_t b_bytes) {
   crypto_generichash_state state;
@@ -41,10 +41,10 @@ static uint32_t take_number(const uint8_t *at) {
   return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* What the fresh keys, the job's, and all that was said make together. */
+/* Derives the session key from the fresh keys, the job's key, and both messages. */
 static bool mix(sli_handshake *h, const uint8_t public[32]) {
   uint8_t shared[32], key[32];
-  if (crypto_scalarmult(shared, h->secret, public)) return false; /* a public key that is none */
+  if (crypto_scalarmult(shared, h->secret, public)) return false; /* invalid public key */
   code(key, h->key, "sluice data plane: shared", shared, sizeof shared, NULL, 0);
   code(h->session, key, "sluice data plane: session", h->opening, sizeof h->opening, h->answer,
        sizeof h->answer);
@@ -57,7 +57,7 @@ static void make_proof(const sli_handshake *h, uint8_t proof[SLI_PROOF_BYTES]) {
   code(proof, h->session, "sluice data plane: proof", "", 0, NULL, 0);
 }
 
-/* ---- who connects ------------------------------------------------------------------ */
+/* ---- connecting side --------------------------------------------------------------- */
 
 void sli_handshake_open(sli_handshake *h, const uint8_t key[SLI_KEY_BYTES], uint32_t from,
                         uint32_t to, const uint8_t word[SLI_WORD_BYTES]) {
@@ -79,7 +79,7 @@ bool sli_handshake_prove(sli_handshake *h, uint8_t proof[SLI_PROOF_BYTES]) {
   return true;
 }
 
-/* ---- who listens ------------------------------------------------------------------- */
+/* ---- listening side ---------------------------------------------------------------- */
 
 bool sli_handshake_answer(sli_handshake *h, const uint8_t key[SLI_KEY_BYTES], uint32_t self,
                           const uint8_t word[SLI_WORD_BYTES], uint32_t *from) {
@@ -103,7 +103,7 @@ bool sli_handshake_check(sli_handshake *h, const uint8_t proof[SLI_PROOF_BYTES])
   return !sodium_memcmp(want, proof, sizeof want);
 }
 
-/* ---- both -------------------------------------------------------------------------- */
+/* ---- both sides -------------------------------------------------------------------- */
 
 void sli_handshake_session(const sli_handshake *h, bool to_listener, uint8_t key[SLI_KEY_BYTES]) {
   code(key, h->session, to_listener ? "to who listens" : "to who connects", "", 0, NULL, 0);

@@ -1,15 +1,17 @@
-/* How two processes of a job prove to each other, over a connection that anybody may have made,
- * that they hold its key, and agree on keys for what follows. Bytes in, bytes out: no sockets.
+/* Handshake of the data plane: two processes of a job prove to each other that they hold its key
+ * and agree on session keys. Anybody may have opened the connection. The code maps bytes to
+ * bytes and uses no sockets.
  *
- *   opening   who connects: its number, whom it means, the word that the other's address gave, a
- *             fresh public key, and a code over all that only the job's key can make
- *   answer    who listens: its own fresh public key, and a code over both
- *   proof     who connects: a code that takes what the two fresh keys make together
+ *   opening   connecting side: its number, the number of the listener, the word from the
+ *             listener's address, a fresh public key, and a code over all of these that only
+ *             the job's key can make
+ *   answer    listening side: its own fresh public key, and a code over both
+ *   proof     connecting side: a code derived from the shared secret of the two fresh keys
  *
- * The code of the opening costs a stranger nothing to get wrong and us one hash to see. An
- * opening that was recorded and is sent again gets an answer and cannot make the proof. The keys
- * of a session follow from the job's key and from what nobody can compute any more once the
- * connection is gone. */
+ * A stranger's wrong code in the opening costs the listener one hash to detect. A recorded
+ * opening that is replayed gets an answer, but its sender cannot make the proof. Session keys
+ * derive from the job's key and the shared secret, which nobody can compute once the connection
+ * is gone. */
 #ifndef SLUICE_COMM_NET_HANDSHAKE_H
 #define SLUICE_COMM_NET_HANDSHAKE_H
 
@@ -24,28 +26,28 @@ enum {
 };
 
 typedef struct sli_handshake {
-  uint8_t key[SLI_KEY_BYTES]; /* of the job's data plane */
-  uint8_t secret[32];         /* fresh */
+  uint8_t key[SLI_KEY_BYTES]; /* key of the job's data plane */
+  uint8_t secret[32];         /* fresh secret key */
   uint8_t opening[SLI_OPENING_BYTES], answer[SLI_ANSWER_BYTES];
   uint8_t session[SLI_KEY_BYTES];
 } sli_handshake;
 
-/* The data plane's key, of the job's. */
+/* Derives the data plane's key from the job's key. */
 void sli_handshake_key(const char *job_key, uint8_t key[SLI_KEY_BYTES]);
 
-/* Who connects. */
+/* Connecting side: writes h->opening. */
 void sli_handshake_open(sli_handshake *h, const uint8_t key[SLI_KEY_BYTES], uint32_t from,
                         uint32_t to, const uint8_t word[SLI_WORD_BYTES]);
-/* Checks h->answer; the proof to send. */
+/* Connecting side: checks h->answer and writes the proof to send. */
 bool sli_handshake_prove(sli_handshake *h, uint8_t proof[SLI_PROOF_BYTES]);
 
-/* Who listens: checks h->opening, which is for `self` and repeats its `word`, and makes h->answer;
- * *from is who says it. */
+/* Listening side: checks h->opening, which must name `self` and repeat its `word`, and writes
+ * h->answer. *from is the sender's number. */
 bool sli_handshake_answer(sli_handshake *h, const uint8_t key[SLI_KEY_BYTES], uint32_t self,
                           const uint8_t word[SLI_WORD_BYTES], uint32_t *from);
 bool sli_handshake_check(sli_handshake *h, const uint8_t proof[SLI_PROOF_BYTES]);
 
-/* After the proof: the key of one direction. */
+/* Derives the key of one direction, after the proof. */
 void sli_handshake_session(const sli_handshake *h, bool to_listener, uint8_t key[SLI_KEY_BYTES]);
 void sli_handshake_fini(sli_handshake *h);
 

@@ -9,7 +9,7 @@ static bool arrive(sli_inflow *in) {
   return !sli_net_is_deaf(in->peer);
 }
 
-/* A head is whole. */
+/* Starts a message when its head is complete. */
 static bool begin(sli_inflow *in) {
   if (in->head.number != in->number) {
     sli_net_fail(in->peer, "it sent message %llu for message %llu",

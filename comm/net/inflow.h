@@ -1,9 +1,9 @@
-/* What comes over a connection, put together: heads and data, one after the other, cut anywhere.
- * No sockets, so that it can be tried with any bytes.
+/* Reassembly of a connection's byte stream into heads and data, cut anywhere. It uses no
+ * sockets, so tests can feed it any bytes.
  *
  *   0  the caller's header    32  u64 bytes of data    40  u64 number: 0, 1, 2, ...
  *
- * in the byte order of the machine: processes of a job run on machines alike. */
+ * Numbers are in the machine's byte order: all processes of a job run on machines of one kind. */
 #ifndef SLUICE_COMM_NET_INFLOW_H
 #define SLUICE_COMM_NET_INFLOW_H
 
@@ -18,15 +18,15 @@ _Static_assert(sizeof(sli_tcp_head) == SLI_NET_HEAD_BYTES, "a head is the same e
 typedef struct sli_inflow {
   sli_net_peer *peer;
   sli_tcp_head head;
-  size_t head_bytes; /* of the head, so far */
-  uint8_t *place;    /* where the rest of the data goes, `left` bytes of it */
+  size_t head_bytes; /* bytes of the head so far */
+  uint8_t *place;    /* destination of the data still to come, `left` bytes */
   size_t left;
-  uint64_t number; /* of the next message */
+  uint64_t number; /* number of the next message */
 } sli_inflow;
 
-/* Takes what came; false if it is nonsense, and the peer has failed. */
+/* Consumes received bytes; false if they are invalid, and the peer has failed. */
 bool sli_inflow_take(sli_inflow *in, const uint8_t *bytes, size_t count);
-/* So much of the data has been put to its place by somebody else. */
+/* Accounts for `count` bytes written to in->place. */
 bool sli_inflow_filled(sli_inflow *in, size_t count);
 
 #endif

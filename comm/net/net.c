@@ -1,13 +1,12 @@
-/* The net: peers, messages under way, waiting, and which transport takes what.
+/* The net: peers, messages under way, waiting, and the choice of a transport.
  *
- * A process's address says what a peer must know for each of its transports, in the order in
- * which they are preferred. Two processes have the same list, or one of them refuses, and
- * whether a transport leads from one to the other is the same seen from both sides, so both
- * choose the same.
+ * A process's address holds what a peer needs for each of its transports, in order of
+ * preference. Two processes must have the same list, or one of them refuses. Reachability by a
+ * transport is symmetric, so both choose the same one.
  *
- * A peer that is lost is only marked where that is seen: the rest is done at the end of
- * sli_net_progress, outside of all callbacks. Its connection is closed, so nothing is read any
- * more of what was under way to it, and that counts as complete. */
+ * A lost peer is only marked where the loss is detected; the rest is done at the end of
+ * sli_net_progress, outside all callbacks. Its connection is closed, so its data is no longer
+ * read, and transfers to it count as complete. */
 #include "comm/net/net.h"
 
 #include <stdio.h>
@@ -19,7 +18,7 @@
 #include "comm/net/waker.h"
 
 enum {
-  SPIN_NS = 20000, /* about what falling asleep and waking up costs */
+  SPIN_NS = 20000, /* about the cost of falling asleep and waking up */
   MOST_OPEN = 4,
   LIST_CHARS = 64,
 };
@@ -35,10 +34,10 @@ typedef struct way {
 
 struct sli_net {
   sli_net_core core;
-  char list[LIST_CHARS]; /* of transports, as it was asked for */
+  char list[LIST_CHARS]; /* transports, as requested */
   way ways[MOST_OPEN];
   int nways;
-  way used[MOST_OPEN]; /* those of them that lead to a peer */
+  way used[MOST_OPEN]; /* the ones that reach a peer */
   int nused;
   sli_waker waker;
   uint64_t spin_ns;
@@ -119,7 +118,8 @@ static sl_status open_ways(sli_net *net, const sli_net_options *options) {
   }
 }
 
-/* The list, then for each way how many bytes its part has, and the part. */
+/* Writes the list of transports, then, for each transport, the size of its address and the
+ * address. */
 static void make_address(sli_net *net) {
   size_t bytes = LIST_CHARS, part;
   for (int i = 0; i < net->nways; i++) {
@@ -138,7 +138,7 @@ static void make_address(sli_net *net) {
   }
 }
 
-/* Where there is but one core, spinning only keeps the others from it. */
+/* Chooses the spin time: 0 on a single core, where spinning only keeps the others from it. */
 static uint64_t choose_spin(void) { return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0; }
 
 sl_status sli_net_open(const sli_net_options *options, sli_net **out) {
@@ -212,7 +212,7 @@ static void use(sli_net *net, sli_net_peer *p, const way *w) {
   p->state = w->state;
 }
 
-/* Over the first of the ways that leads there. */
+/* Connects over the first transport that reaches the peer. */
 static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, const uint8_t *at,
                             size_t left) {
   for (int i = 0; i < net->nways; i++) {
@@ -253,7 +253,7 @@ bool sli_net_ready(sli_net *net) {
   return ready;
 }
 
-/* ---- going on ---------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------- */
 
 static void tell_failures(sli_net *net) {
   net->core.any_failed = false;
@@ -281,7 +281,7 @@ static inline void relax(void) {
 #endif
 }
 
-/* Whether the wait is over. */
+/* Spins until an event or `until_ns`; returns whether the wait is over. */
 static bool spin(sli_net *net, uint64_t until_ns) {
   for (;;) {
     if (sli_waker_take(&net->waker) || sli_net_progress(net)) return true;

@@ -1,4 +1,4 @@
-/* What the net and its transports do seldom: another message is made, a peer fails. */
+/* Rare operations of the net and its transports: allocating a transfer, failing a peer. */
 #include <stdio.h>
 
 #include "comm/net/transport.h"

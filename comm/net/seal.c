@@ -6,7 +6,7 @@
 
 enum { LENGTH_BYTES = 4, NONCE_BYTES = crypto_aead_chacha20poly1305_ietf_NPUBBYTES };
 
-/* A key is used in one direction of one connection, so to count is enough. */
+/* Writes the next nonce. A key serves one direction of one connection, so a counter suffices. */
 static void next_nonce(sli_seal *seal, uint8_t nonce[NONCE_BYTES]) {
   uint64_t number = htole64(seal->number++);
   memset(nonce, 0, NONCE_BYTES);

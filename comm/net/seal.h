@@ -1,8 +1,7 @@
-/* Encrypting one direction of a connection: records of up to 32 KiB, numbered, so that none can be
- * read, changed, left out, repeated or put elsewhere by who stands between (ChaCha20-Poly1305).
+/* Encryption of one direction of a connection (ChaCha20-Poly1305). Records of up to 32 KiB are
+ * numbered, so nobody in between can read, change, drop, repeat or reorder them.
  *
- *   u32 bytes of what is inside, little-endian, authenticated as well; the sealed bytes; 16 of a
- *   code */
+ *   u32 plaintext bytes, little-endian, authenticated as well; ciphertext; 16 bytes of tag */
 #ifndef SLUICE_COMM_NET_SEAL_H
 #define SLUICE_COMM_NET_SEAL_H
 
@@ -16,15 +15,14 @@ enum {
 
 typedef struct sli_seal {
   uint8_t key[32];
-  uint64_t number; /* of the next record */
+  uint64_t number; /* number of the next record */
 } sli_seal;
 
-/* Writes one record of the `bytes` to `out`; its length. */
+/* Encrypts `bytes` into one record at `out`; returns its length. */
 size_t sli_seal_close(sli_seal *seal, const uint8_t *inside, size_t bytes, uint8_t *out);
-/* Bytes of the whole record that begins here, of which the first 4 are there; 0: there is none
- * like that. */
+/* Returns the length of the record whose first 4 bytes are there; 0: invalid. */
 size_t sli_seal_length(const uint8_t *record);
-/* What is inside, in place; false if somebody has changed it. */
+/* Decrypts a record in place; false if it was changed. */
 bool sli_seal_open(sli_seal *seal, uint8_t *record, uint8_t **inside, size_t *bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* How the connections of a job come to stand. Of two processes the one with the lower number
- * connects, so process 0 listens to nobody; every other listens where it reaches process 0, until
- * all have come. */
+/* Connecting a job over TCP. Of two processes the one with the lower number connects, so process
+ * 0 never listens. Every other process listens at its address on the route to process 0, until
+ * all have connected. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -14,8 +14,8 @@
 
 #include "comm/net/tcp.h"
 
-#define CONNECT_NS UINT64_C(20000000000) /* for a connection to come up */
-#define AWAIT_NS UINT64_C(25000000000)   /* longer: who connects knows better why it does not */
+#define CONNECT_NS UINT64_C(20000000000) /* time limit of connecting */
+#define AWAIT_NS UINT64_C(25000000000)   /* longer: the connecting side knows better why it fails */
 
 enum { AGAIN_NS = 50 * 1000 * 1000 };
 
@@ -36,11 +36,11 @@ static void stand(sli_tcp_line *l, const sli_handshake *h, bool connected) {
   if (l->handshake) sli_handshake_fini(l->handshake);
   free(l->handshake);
   l->handshake = NULL;
-  l->full = true; /* what waits is sent when the socket says that it has room */
+  l->full = true; /* queued transfers are sent when the socket has room */
   sli_tcp_watch(l, true);
 }
 
-/* ---- who connects ------------------------------------------------------------------ */
+/* ---- connecting side --------------------------------------------------------------- */
 
 static void set_apart(sli_tcp_line *l, int reason) {
   if (l->fd >= 0) close(l->fd);
@@ -79,7 +79,8 @@ sl_status sli_tcp_begin(sli_tcp *tcp, sli_tcp_line *l, const char *host, int por
   return SL_OK;
 }
 
-/* The kernel has connected, or has not. Both messages of ours fit into an empty socket. */
+/* Sends the opening once connect() has finished, or retries. Both messages of this side fit into
+ * an empty socket buffer. */
 static void say_opening(sli_tcp_line *l) {
   int reason = 0;
   socklen_t size = sizeof reason;
@@ -119,7 +120,7 @@ void sli_tcp_shake(sli_tcp_line *l) {
   else if (l->stage == SLI_TCP_OPENED) take_answer(l);
 }
 
-/* ---- who listens ------------------------------------------------------------------- */
+/* ---- listening side ---------------------------------------------------------------- */
 
 static void take_member(void *ctx, uint32_t from, int fd, const sli_handshake *h) {
   sli_tcp *tcp = ctx;
@@ -134,7 +135,7 @@ static void take_member(void *ctx, uint32_t from, int fd, const sli_handshake *h
 
 void sli_tcp_admit(sli_tcp *tcp) { sli_admission_progress(tcp->admission, take_member, tcp); }
 
-/* ---- time -------------------------------------------------------------------------- */
+/* ---- timeouts ---------------------------------------------------------------------- */
 
 static void give_up(sli_tcp_line *l) {
   char host[64] = "?", port[16] = "?";

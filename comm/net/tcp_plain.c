@@ -1,4 +1,5 @@
-/* Bytes as they are: heads and data go from where they lie, and data comes right to its place. */
+/* Plain bytes without copies: heads and data are sent from where they are, and data is received
+ * at its destination. */
 #include <errno.h>
 #include <sys/uio.h>
 
@@ -12,9 +13,9 @@ static void plain_open(sli_tcp_line *l, const sli_handshake *h, bool connected) 
 
 static void plain_close(sli_tcp_line *l) { (void)l; }
 
-/* What of a message has not gone yet, in up to two pieces. */
+/* Lists the unsent bytes of a message, in up to two pieces. */
 static int add_pieces(const sli_transfer *t, size_t moved, struct iovec *pieces) {
-  bool is_short = t->bytes <= SLI_NET_SHORT_BYTES; /* its data lies behind its head */
+  bool is_short = t->bytes <= SLI_NET_SHORT_BYTES; /* its data is behind its head */
   size_t first = is_short ? sizeof t->head + t->bytes : sizeof t->head;
   int n = 0;
   if (moved < first)
@@ -50,7 +51,7 @@ static void plain_receive(sli_tcp_line *l) {
     size_t there = SLI_MIN((size_t)got, direct), rest = (size_t)got - there;
     if (there && !sli_inflow_filled(&l->in, there)) return;
     if (rest && !sli_inflow_take(&l->in, buffer, rest)) return;
-    if (rest < SLI_TCP_BUFFER_BYTES / 4 && !l->in.left) return; /* there was no more */
+    if (rest < SLI_TCP_BUFFER_BYTES / 4 && !l->in.left) return; /* the socket is empty */
   }
 }
 

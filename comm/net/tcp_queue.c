@@ -1,4 +1,4 @@
-/* What waits to be sent over a connection, and what the kernel says of it. */
+/* The send queue of a connection, and the results of its system calls. */
 #include <errno.h>
 #include <string.h>
 

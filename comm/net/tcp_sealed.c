@@ -1,4 +1,4 @@
-/* Bytes in sealed records: nobody on the way can read or change them. */
+/* Bytes in encrypted records: nobody in between can read or change them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ enum { TURNS = 8, IN_BYTES = 4 * SLI_SEAL_BYTES };
 typedef struct sealed {
   sli_seal out_seal, in_seal;
   size_t out_bytes, out_sent, in_bytes;
-  uint8_t out[SLI_SEAL_BYTES]; /* a record, of which `out_sent` have gone */
+  uint8_t out[SLI_SEAL_BYTES]; /* a record, of which `out_sent` bytes are sent */
   uint8_t in[IN_BYTES];
 } sealed;
 
@@ -25,9 +25,9 @@ static void sealed_close(sli_tcp_line *l) {
   l->wire = NULL;
 }
 
-/* ---- out --------------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------- */
 
-/* Copies what of a message has not gone yet, or as much as there is room for. */
+/* Copies the unsent bytes of a message, up to `room`. */
 static size_t gather_one(const sli_transfer *t, size_t moved, uint8_t *out, size_t room) {
   size_t head = moved < sizeof t->head ? SLI_MIN(sizeof t->head - moved, room) : 0;
   memcpy(out, t->head + SLI_MIN(moved, sizeof t->head), head);
@@ -44,7 +44,7 @@ static size_t gather(sli_tcp_line *l, uint8_t *out) {
   while (l->first && bytes < SLI_SEAL_INSIDE_BYTES) {
     size_t one = gather_one(l->first, l->moved, out + bytes, SLI_SEAL_INSIDE_BYTES - bytes);
     bytes += one;
-    sli_tcp_advance(l, one); /* it was copied */
+    sli_tcp_advance(l, one); /* the data was copied */
   }
   return bytes;
 }
@@ -65,9 +65,9 @@ static bool sealed_flush(sli_tcp_line *l) {
   return true;
 }
 
-/* ---- in ---------------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------- */
 
-/* Opens the records that are whole; false if somebody has meddled, or there is nonsense inside. */
+/* Decrypts the complete records; false if one was changed, or its content is invalid. */
 static bool open_records(sli_tcp_line *l, sealed *s) {
   uint8_t *at = s->in, *inside;
   size_t left = s->in_bytes, length, bytes;

@@ -1,5 +1,5 @@
-/* Transports over connections of our own: a table of lines, one to each peer that comes this way,
- * and one epoll over all. A message is its head and its data; messages to a peer go in order. */
+/* Transports over TCP: a table of lines, one per peer of this transport, and one epoll over all.
+ * A message is its head and its data; messages to a peer stay in order. */
 #include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static bool tcp_send(sli_transfer *t) {
     sli_transfer_give(t);
     return true;
   }
-  /* The data of a short one is here, so its owner need not wait. */
+  /* The data of a short message was copied, so its owner need not wait. */
   return t->dropped = t->bytes <= SLI_NET_SHORT_BYTES;
 }
 
@@ -131,7 +131,7 @@ static bool tcp_ready(void *state) {
   return true;
 }
 
-/* ---- going on ---------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------- */
 
 static void look_at(sli_tcp_line *l, uint32_t events) {
   if (sli_net_is_deaf(l->peer)) return;

@@ -1,11 +1,11 @@
-/* Which host this is, for those who ask whether they share it. */
+/* Identity of this host, to find out which processes share memory. */
 #ifndef SLUICE_COMM_NET_THIS_HOST_H
 #define SLUICE_COMM_NET_THIS_HOST_H
 
 #include "base/base.h"
 
-/* Equal in two processes exactly if they share memory and what describes it: the same boot of a
- * machine, user, /dev/shm, and namespaces of processes and networks. */
+/* Returns a value that is equal in two processes exactly if they can share memory: same boot of
+ * a machine, user, /dev/shm, and namespaces of processes and networks. */
 uint64_t sli_this_host(void);
 
 #endif

@@ -1,12 +1,11 @@
-/* Loading UCX is not without effects. Its library catches SIGSEGV and its like to
- * print a backtrace, and SIGHUP to become talkative, so that a process no longer
- * ends with its terminal; and it logs to stdout. All that is right for a job that
- * is about UCX, and wrong for every program that is linked to Sluice and may never
- * open a net. So the library is loaded when the first net is, and told to leave
- * signals alone, by the only way there is: its environment variables, which it
- * reads as it is loaded. Those the user has set stay as they are.
+/* Loading UCX has side effects. Its library catches SIGSEGV and similar signals to print a
+ * backtrace. It catches SIGHUP for debugging, so a process no longer ends with its terminal, and
+ * it logs to stdout. That suits a UCX program, not every program that links Sluice and may never
+ * open a net. The library is therefore loaded when the first net opens, and told to leave
+ * signals alone. The only way to tell it is by environment variables, which it reads while it is
+ * loaded. Variables that the user has set stay unchanged.
  *
- * What concerns single transports it takes later, as settings of a context. */
+ * Settings of single transports are applied later, per context. */
 #include "comm/net/ucx.h"
 
 #include <dlfcn.h>
@@ -19,10 +18,10 @@ sli_ucx_functions sli_ucx;
 
 typedef struct variable {
   const char *name, *value;
-  bool ours; /* set by us, for the moment */
+  bool ours; /* set by this file, temporarily */
 } variable;
 
-/* Those the user has set stay as they are. */
+/* Sets the variables that the user has not set. */
 static void set_variables(variable *v, size_t count) {
   for (size_t i = 0; i < count; i++) {
     v[i].ours = !getenv(v[i].name);
@@ -50,9 +49,9 @@ static sl_status load(void) {
   variable at_load[] = {
       {"UCX_HANDLE_ERRORS", "none", false}, /* no signal handlers */
       {"UCX_DEBUG_SIGNO", "0", false},      /* not for SIGHUP either */
-      {"UCX_LOG_LEVEL", "fatal", false},    /* a peer that closes before us is no error to tell of */
+      {"UCX_LOG_LEVEL", "fatal", false},    /* a peer that closes first is no error to report */
 #ifdef __SANITIZE_THREAD__
-      {"UCX_MEM_EVENTS", "n", false}, /* it patches mmap, which the sanitizer has replaced */
+      {"UCX_MEM_EVENTS", "n", false}, /* UCX patches mmap, which the sanitizer has replaced */
 #endif
   };
   if (sli_ucx.ucp_config_read) return SL_OK;
@@ -64,29 +63,30 @@ static sl_status load(void) {
 }
 
 typedef struct setting {
-  const char *user; /* their variable, which has precedence; NULL: it has not */
+  const char *user; /* the user's variable, which takes precedence; NULL: none does */
   const char *name, *value;
 } setting;
 
-/* A UCX that does not know one does without. */
+/* Applies settings; a UCX version that lacks one ignores it. */
 static void apply(ucp_config_t *config, const setting *s) {
   for (; s->name; s++)
     if (!s->user || !getenv(s->user))
       (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
 }
 
-/* To see within a second that a peer died. */
+/* Detects a dead peer within a second. */
 static const setting for_all[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "200ms"}, {0}};
 
 static const setting by_kind[][4] = {
     [SLI_UCX_MEMORY] = {{NULL, "TLS", "sm,self"},
-                        /* Else shared memory is not for peers that may die. */
+                        /* Required for shared memory with peers that may die. */
                         {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"}},
     [SLI_UCX_FABRIC] = {{"UCX_TLS", "TLS", "^tcp"},
                         {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"}},
 };
 
-/* Both take their memory from /dev/shm, which is small in many containers. */
+/* Fails, with a hint about /dev/shm: both kinds take memory from it, and it is small in many
+ * containers. */
 sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
   enum { LEAST_BYTES = 16 << 20 };
   const char *why = sli_ucx.ucs_status_string(status);
@@ -106,7 +106,7 @@ sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, uc
   sl_status status = load();
   if (status) return status;
   ucp_config_t *config;
-  /* There is no other way to say this. */
+  /* UCX has no other interface for this. */
   variable dir = {"UCX_POSIX_DIR", folder, false};
   set_variables(&dir, 1);
   ucs_status_t ucs = sli_ucx.ucp_config_read(NULL, NULL, &config);

@@ -1,4 +1,4 @@
-/* UCX, loaded when first needed and set up the way Sluice wants it. */
+/* UCX, loaded on first use and configured for Sluice. */
 #ifndef SLUICE_COMM_UCX_H
 #define SLUICE_COMM_UCX_H
 
@@ -34,18 +34,19 @@ typedef struct sli_ucx_functions {
 #undef X
 } sli_ucx_functions;
 
-/* Filled by the first sli_ucx_open, and never unloaded. */
+/* Function table, filled by the first sli_ucx_open. The library is never unloaded. */
 extern sli_ucx_functions sli_ucx;
 
 typedef enum sli_ucx_kind {
-  SLI_UCX_MEMORY, /* shared memory, which nobody else can reach */
-  SLI_UCX_FABRIC, /* what UCX's environment variables say; without them all but TCP */
+  SLI_UCX_MEMORY, /* shared memory, which other users cannot reach */
+  SLI_UCX_FABRIC, /* transports that UCX's environment variables select; by default all but TCP */
 } sli_ucx_kind;
 
-/* A context for active messages between `nprocesses`, whose shared memory has its names in
- * `folder`; ucp_cleanup it. Not while other threads read or change the environment. */
+/* Creates a context for active messages between `nprocesses`, whose shared memory is named in
+ * `folder`. The caller calls ucp_cleanup. Other threads must not use the environment meanwhile. */
 sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out);
-/* "UCX opens no way: No space": and what of this host may be the reason. */
+/* Fails with `what` and UCX's status, as in "UCX opens no way: No space", and possible causes on
+ * this host. */
 sl_status sli_ucx_fail(const char *what, ucs_status_t status);
 
 #endif

@@ -1,25 +1,24 @@
-/* Transports over UCX: one context, one worker, one endpoint to each peer. One row takes shared
- * memory alone, and nothing of it listens; the other whatever UCX's environment variables allow.
+/* Transports over UCX: one context, one worker, one endpoint per peer. One table uses shared
+ * memory alone and does not listen; the other uses whatever UCX's environment variables allow.
  *
- * A message is one UCX active message: our head (below) as its header, the data as its payload;
- * or, as that takes fewer steps, no header and the head with the few bytes of data as payload.
- * UCX decides how it travels. A short one is copied into the transport's buffers and arrives
- * whole ("eager"); we copy it to its place. Of a long one only the head arrives ("rendezvous");
- * we name the place, and the data comes right there, piece by piece, however it is moved.
+ * A message is one UCX active message: the head (below) as its header, the data as its payload.
+ * A short one has no UCX header, and head and data as payload, which takes fewer steps. UCX
+ * decides how it is sent. A short message is copied into the transport's buffers and arrives
+ * whole ("eager"); this file copies it to its destination. Of a long one only the head arrives
+ * ("rendezvous"); this file names the destination, and UCX places the data there directly.
  *
- * UCX knows endpoints, not process numbers, and lets anybody connect who can reach it. So a head
- * says who sends, and repeats a random word of the receiver's address. Whoever does not know that
- * word is nobody: such messages are dropped. That keeps mistakes apart, not attackers: UCX has
- * parsed what they sent by then.
+ * UCX knows endpoints, not process numbers, and lets anybody connect. A head therefore names its
+ * sender and repeats a random word of the receiver's address; messages without that word are
+ * dropped. The word guards against mistakes, not attackers: UCX has parsed the message by then.
  *
- * UCX finds the way between two processes with their first message, and UCX 1.13 aborts where one
- * of them goes meanwhile. So each greets the other as they connect, a connection stands when both
- * greetings have come, and closing takes no more messages in.
+ * UCX sets up the route between two processes with their first message, and UCX 1.13 aborts if
+ * one of them exits meanwhile. So each greets the other as they connect, a connection is
+ * established when both greetings have arrived, and a closing net accepts no more messages.
  *
- * A killed peer is seen in two ways: its sockets close, and for shared memory UCX looks from time
- * to time whether the process still is (its keepalive; a zombie still is, so somebody must reap
- * it). Both end in on_error. UCX may say that what was under way to a lost peer is complete
- * before, later, or, where the way broke in the middle of a long message, never. */
+ * A killed peer is noticed in two ways. Its sockets close; for shared memory, UCX checks
+ * periodically that the process exists (its keepalive). A zombie still exists, so its parent
+ * must reap it. Both end in on_error. UCX may report transfers to a lost peer as complete before
+ * that, later, or, for a long message cut in the middle, never. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -33,36 +32,36 @@ enum { MESSAGE_ID = 1 };
 enum { MESSAGE, GREETING, KINDS };
 
 typedef struct head {
-  uint8_t header[SLI_NET_HEADER_BYTES]; /* the caller's */
-  uint64_t word;                        /* of the receiver */
+  uint8_t header[SLI_NET_HEADER_BYTES]; /* the caller's header */
+  uint64_t word;                        /* the receiver's word */
   int32_t sender;
   uint32_t kind;
 } head;
 _Static_assert(sizeof(head) == SLI_NET_HEAD_BYTES, "a head is the same everywhere");
 
-/* The words, then UCX's own address. */
+/* Address of a process: its word and host, then UCX's own address. */
 typedef struct address {
   uint64_t word;
-  uint64_t host; /* 0: wherever it is */
+  uint64_t host; /* host identity, for shared memory; 0: any host */
   uint8_t ucx[];
 } address;
 
 typedef struct line {
   ucp_ep_h endpoint;
-  uint64_t word; /* of the peer */
+  uint64_t word; /* the peer's word */
 } line;
 
 typedef struct ucx_way {
   sli_net_core *net;
-  sli_tempdir shm; /* UCX removes the names of what it makes there at once, unless it is killed */
+  sli_tempdir shm; /* UCX unlinks its files there at once, unless it is killed */
   ucp_context_h context;
   ucp_worker_h worker;
   int fd;
   address *address;
   size_t address_bytes;
-  sli_net_peer **peers; /* [npeers]: those that come this way */
+  sli_net_peer **peers; /* [npeers] peers of this transport */
   int npeers;
-  bool *has_greeted; /* [the net's npeers]: some greet before they are connected to */
+  bool *has_greeted; /* [the net's npeers] some greet before they are connected to */
   bool stranger_logged;
 } ucx_way;
 
@@ -80,7 +79,7 @@ static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *a
   sli_transfer_give(t);
 }
 
-/* The data is still with the sender, as `what` describes. */
+/* Fetches data that is still with the sender, as `what` describes. */
 static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what, size_t bytes,
                           void *place) {
   sli_transfer *t = sli_transfer_take(p, bytes);
@@ -97,7 +96,7 @@ static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what
   return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_INPROGRESS;
 }
 
-/* NULL if it does not come from one of us. */
+/* Finds the sender of a head; NULL if it is no process of the job. */
 static sli_net_peer *find_sender(ucx_way *w, const head *h) {
   bool known = h->word == w->address->word && h->kind < KINDS;
   sli_net_peer *p = known ? sli_net_peer_of(w->net, h->sender) : NULL;
@@ -176,7 +175,7 @@ static bool send_as(uint32_t kind, sli_transfer *t) {
     sli_transfer_give(t);
     return true;
   }
-  /* The data of a short one is here, so its owner need not wait. */
+  /* The data of a short message was copied, so its owner need not wait. */
   return t->dropped = t->bytes <= SLI_NET_SHORT_BYTES;
 }
 
@@ -315,14 +314,14 @@ static void ucx_close(void *state) {
   free(w);
 }
 
-/* ---- going on ---------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------- */
 
 static bool ucx_progress(void *state) {
   return sli_ucx.ucp_worker_progress(((ucx_way *)state)->worker);
 }
 
-/* Armed, the worker's descriptor becomes readable with the next event; busy, there is one that
- * nobody has looked at. */
+/* Arms the worker: its descriptor becomes readable with the next event. Busy: there is an
+ * unhandled event. */
 static bool ucx_arm(void *state) {
   ucs_status_t status = sli_ucx.ucp_worker_arm(((ucx_way *)state)->worker);
   SLI_CHECK(!status || status == UCS_ERR_BUSY, "UCX cannot sleep: %s", say(status));

@@ -1,9 +1,8 @@
-/* The owner goes AWAKE -> ASLEEP before it sleeps and back after; whoever wakes
- * makes it WOKEN from either, and writes to the eventfd only if it was ASLEEP. As
- * both are exchanges on one word, either the owner sees that it was woken and does
- * not sleep, or the other sees that it sleeps. A write may come when the owner is
- * up already for another reason; then one later sleep ends early, which the owner
- * must expect anyway. */
+/* The owner goes AWAKE -> ASLEEP before it sleeps and back after. A waking thread makes it WOKEN
+ * from either state, and writes to the eventfd only if it was ASLEEP. Both are exchanges on one
+ * word: either the owner sees the wake and does not sleep, or the other thread sees that it
+ * sleeps. A write may come after the owner woke for another reason; then one later sleep ends
+ * early, which the owner must expect anyway. */
 #include "comm/net/waker.h"
 
 #include <errno.h>
@@ -25,7 +24,7 @@ sl_status sli_waker_init(sli_waker *waker) {
 void sli_waker_fini(sli_waker *waker) { close(waker->fd); }
 
 void sli_waker_wake(sli_waker *waker) {
-  /* Releases what the caller wrote before to the owner's acquire in take and sleep. */
+  /* Releases the caller's earlier writes to the owner's acquire in take and sleep. */
   if (atomic_exchange_explicit(&waker->state, WOKEN, memory_order_acq_rel) != ASLEEP) return;
   int saved = errno;
   ssize_t written = write(waker->fd, &(uint64_t){1}, sizeof(uint64_t));

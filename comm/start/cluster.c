@@ -1,16 +1,14 @@
-/* Reading what the starters of a job say.
+/* Detection of the launcher and of this process's place in its job.
  *
- * Each starter leaves variables in the environment of what it starts, and they nest:
- * srun starts mpirun's daemons, torchrun may itself be started by srun, and any of
- * them may start actorrun, which starts its own processes. The innermost is right,
- * and the order of the table below is from the inside out. Only torchrun's plain
- * names (RANK, WORLD_SIZE) come last: people set them by hand too.
+ * Launchers set environment variables, and they nest: srun starts mpirun's daemons, torchrun may
+ * be started by srun, and any of them may start actorrun, which starts its own processes. The
+ * innermost launcher is the right one; the table below goes from the inside out. Only torchrun's
+ * plain names (RANK, WORLD_SIZE) come last: people set them by hand too.
  *
- * Two things no starter but ours says: where process 0 listens, and the job's key.
- * The host is process 0's as the starter's own list has it, and process 0 makes sure
- * that it is there; the port follows from the job's number. SLUICE_ENDPOINT says
- * otherwise. The key follows from the user's secret and the job's name, see
- * cluster_secret.c. */
+ * Other launchers give neither the address of process 0 nor the job's key. The host is that of
+ * process 0 in the launcher's own list, and process 0 checks that it runs there; the port is
+ * derived from the job's number. SLUICE_ENDPOINT overrides both. The key is derived from the
+ * user's secret and the job's name; see secret.c. */
 #include "comm/start/start.h"
 
 #include <stdio.h>
@@ -21,7 +19,7 @@
 
 typedef const char *getter(const char *name);
 
-enum { MOST_PROCESSES = 1 << 20, FIRST_PORT = 20000, PORTS = 12000 /* below the ephemeral ones */ };
+enum { MOST_PROCESSES = 1 << 20, FIRST_PORT = 20000, PORTS = 12000 /* not ephemeral */ };
 
 /* ---- values ------------------------------------------------------------------------------ */
 
@@ -56,17 +54,17 @@ static sl_status read_int(getter *get, const char *starter, const char *name, in
   return status;
 }
 
-/* Stays as it is if it is not set. */
+/* Reads a number; leaves *out unchanged if the variable is not set. */
 static sl_status read_int_if(getter *get, const char *name, int *out) {
   return is_set(get, name) ? read_int(get, "", name, 0, 1 << 30, out) : SL_OK;
 }
 
-/* A number of a job, of which only differences matter. */
+/* Reads a job number, used only to tell jobs apart. */
 static sl_status read_id(getter *get, const char *starter, const char *name, long long *out) {
   return read_number(get, starter, name, 0, INT64_C(1) << 40, out);
 }
 
-/* What one starter calls them. Where a process is on its host may be left out. */
+/* A launcher's variable names. The local ones may be NULL. */
 typedef struct names {
   const char *starter, *process, *processes, *local, *locals;
 } names;
@@ -109,7 +107,7 @@ static sl_status set_endpoint(const char *host, int port, sli_cluster *c) {
 
 static int port_of(uint64_t number) { return FIRST_PORT + (int)(number % PORTS); }
 
-/* SLUICE_ENDPOINT, if it is set, is right under any starter. */
+/* Takes SLUICE_ENDPOINT, if set; it is valid under any launcher. */
 static sl_status given_endpoint(getter *get, sli_cluster *c) {
   const char *text = get("SLUICE_ENDPOINT");
   if (!text || !*text) return SL_OK;
@@ -150,8 +148,8 @@ static bool by_open_mpi(getter *get) {
   return is_set(get, "OMPI_COMM_WORLD_RANK") || is_set(get, "OMPI_COMM_WORLD_SIZE");
 }
 
-/* Which of mpirun's daemons started this process: the 2 of "1319763968.2;tcp://...";
- * mpirun itself is 0. -1: not said. */
+/* Returns which of mpirun's daemons started this process: the 2 of "1319763968.2;tcp://...";
+ * mpirun itself is 0. -1: unknown. */
 static int open_mpi_daemon(getter *get) {
   const char *uri = get("OMPI_MCA_orte_local_daemon_uri"), *dot = uri ? strchr(uri, '.') : NULL;
   char *end;
@@ -159,10 +157,10 @@ static int open_mpi_daemon(getter *get) {
   return dot && end > dot + 1 && *end == ';' ? (int)v : -1;
 }
 
-/* Where process 0 is, unless the mapping is an unusual one: on mpirun's own host, if
- * mpirun started processes there, else with its first daemon. What daemons were told
- * of all hosts ("vm,n[1:1-2]@0(3)") begins with mpirun's own; its own processes are
- * not told, but know their host. */
+/* Finds the host of process 0 under the usual mappings: mpirun's own host, if mpirun started
+ * processes there, else that of its first daemon. The list of hosts that daemons get
+ * ("vm,n[1:1-2]@0(3)") begins with mpirun's own. Processes of mpirun itself get no list, but
+ * know their host. */
 static sl_status open_mpi_first(getter *get, const sli_cluster *c, char *host, size_t size,
                                 int *daemon) {
   int nodes = 0, mine = open_mpi_daemon(get);
@@ -208,7 +206,8 @@ static sl_status read_open_mpi(getter *get, sli_cluster *c) {
 
 /* ---- Slurm ------------------------------------------------------------------------------- */
 
-/* A batch script has SLURM_PROCID too, but is no step: what it starts is alone. */
+/* Slurm sets SLURM_PROCID in batch scripts too, but a script is no step: its processes are
+ * alone. */
 static bool by_slurm(getter *get) { return is_set(get, "SLURM_STEP_ID"); }
 
 static sl_status slurm_locals(getter *get, const char *starter, sli_cluster *c) {
@@ -258,7 +257,7 @@ static bool by_torchruns_names(getter *get) {
   return is_set(get, "RANK") || is_set(get, "WORLD_SIZE");
 }
 
-/* torchrun's own store may hold MASTER_PORT; then the next one is ours. */
+/* Derives the endpoint. torchrun's own store may hold MASTER_PORT; then the next port is used. */
 static sl_status torchrun_endpoint(getter *get, sli_cluster *c) {
   const char *host = get("MASTER_ADDR"), *stored = get("TORCHELASTIC_USE_AGENT_STORE");
   int port = 0;
@@ -278,7 +277,7 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
   if (!*c->endpoint && (status = torchrun_endpoint(get, c))) return status;
   const char *id = is_set(get, "TORCHELASTIC_RUN_ID") ? get("TORCHELASTIC_RUN_ID") : "none";
   uint64_t hash = sli_hash(SLI_HASH_SEED, id, strlen(id));
-  /* Without a name for the run, its place and time have to do. */
+  /* A run without a name is identified by its place and time. */
   if (!strcmp(id, "none")) hash = sli_hash(hash, c->endpoint, strlen(c->endpoint));
   snprintf(c->job, sizeof c->job, "torchrun-%.30s-%016llx", id, (unsigned long long)hash);
   return SL_OK;
@@ -286,7 +285,7 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
 
 /* ---- others ------------------------------------------------------------------------------ */
 
-/* Those that say who is who, but not where process 0 is, nor which job it is of several on a host. */
+/* Launchers that give ranks, but neither the host of process 0 nor the identity of the job. */
 static const names others[] = {
     {"MPICH's or Intel MPI's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
@@ -298,7 +297,7 @@ static const names others[] = {
     {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
     {"a starter of JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL, NULL}};
 
-/* And those that do not even say how many there are. */
+/* Launchers that do not even give the number of processes. */
 static const struct {
   const char *starter, *process;
 } strange[] = {{"a starter with PMIx", "PMIX_RANK"}, {"HPE's PALS", "PALS_RANKID"}, {"Cray's aprun", "ALPS_APP_PE"},
@@ -310,7 +309,8 @@ static const names *find_other(getter *get) {
   return NULL;
 }
 
-/* Hydra starts its proxies by Slurm's srun where there is Slurm, and what they start has variables of both. */
+/* Detects Hydra, which starts its proxies by srun where there is Slurm: its processes have
+ * variables of both. */
 static bool by_hydra(getter *get) {
   return by_slurm(get) && is_set(get, "PMI_RANK") && (is_set(get, "MPI_LOCALRANKID") || is_set(get, "MPI_LOCALNRANKS"));
 }
@@ -345,7 +345,7 @@ static sl_status read_others(getter *get, sli_cluster *c) {
   return SL_OK;
 }
 
-/* ---- all --------------------------------------------------------------------------------- */
+/* ---- detection --------------------------------------------------------------------------- */
 
 static const struct {
   bool (*is)(getter *get);

@@ -1,7 +1,7 @@
-/* A list is taken apart from the left: an entry up to its comma, an entry into
- * plain text and brackets, a bracket into ranges. How many hosts an entry stands
- * for is the product of how many numbers its brackets hold; so one host is found
- * without writing the others down, and no list is too long. */
+/* A list is parsed from the left: an entry up to its comma, an entry into plain text and
+ * brackets, a bracket into ranges. An entry stands for as many hosts as the product of the
+ * counts of its brackets. One host is therefore found without listing the others, and no list is
+ * too long. */
 #include "comm/start/hostlist.h"
 
 #include <ctype.h>
@@ -34,8 +34,7 @@ static const char *read_range(const char *at, range *out) {
   return at && out->last >= out->first ? at : NULL;
 }
 
-/* The text between '[' and ']': how many numbers it holds, and the index-th of
- * them; 0: malformed. */
+/* Counts the numbers between '[' and ']' and finds the index-th of them; 0: malformed. */
 static size_t read_bracket(const char *at, const char *end, size_t index, range *found) {
   size_t count = 0, digits;
   int width = -1, ignored;
@@ -57,8 +56,8 @@ static size_t read_bracket(const char *at, const char *end, size_t index, range 
   }
 }
 
-/* The end of the entry that begins here: its comma, or the end of the list; NULL if
- * its brackets do not match. */
+/* Returns the end of the entry that begins here: its comma, or the end of the list; NULL if its
+ * brackets do not match. */
 static const char *entry_end(const char *at) {
   bool inside = false;
   for (; *at && (inside || *at != ','); at++) {
@@ -68,7 +67,7 @@ static const char *entry_end(const char *at) {
   return inside ? NULL : at;
 }
 
-/* How many hosts an entry stands for; 0: malformed. */
+/* Returns the number of hosts of an entry; 0: malformed. */
 static size_t entry_count(const char *at, const char *end) {
   size_t count = 1;
   range ignored;
@@ -84,8 +83,8 @@ static size_t entry_count(const char *at, const char *end) {
   return count;
 }
 
-/* Writes the entry's index-th host, from its end to its beginning in meaning: the
- * last bracket runs fastest, so what stands behind one says how fast it is. */
+/* Writes the entry's index-th host. The last bracket varies fastest: the count of everything
+ * behind a bracket is its stride. */
 static bool entry_host(const char *at, const char *end, size_t index, char *out, size_t size) {
   size_t used = 0;
   while (at < end && used < size) {

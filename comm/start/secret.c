@@ -1,11 +1,10 @@
-/* Where the key of a job comes from.
+/* The key of a job.
  *
- * Our own launcher makes a fresh key for every job and hands it over. Other starters
- * know of no key, and what they leave in the environment is no secret: job numbers,
- * addresses. So the user has one, a file that only the user can read, and every process
- * of every job makes the job's key of it and of the job's name. Who can read that file
- * is the user anyway. Hosts that share a home share the file; to others it is copied,
- * or SLUICE_SECRET_FILE says where it is. */
+ * actorrun makes a fresh key for every job and hands it over. Other launchers have no key, and
+ * their environment variables are not secret: job numbers, addresses. The user therefore has a
+ * secret, a file that only the user can read. Every process derives the job's key from it and
+ * from the job's name. Anybody who can read that file can act as the user anyway. Hosts with a
+ * shared home share the file; to others it is copied, or SLUICE_SECRET_FILE names it. */
 #include "comm/start/start.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@ enum { SECRET_BYTES = 32, LEAST_BYTES = 16, MOST_BYTES = 4096 };
 
 /* ---- reading --------------------------------------------------------------------------- */
 
-/* Only the user may be able to read it. */
+/* Checks that only the user can read the file. */
 static sl_status check_private(int fd, const char *path) {
   struct stat st;
   if (fstat(fd, &st)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
@@ -36,7 +35,7 @@ static sl_status check_private(int fd, const char *path) {
   return SL_OK;
 }
 
-/* Up to `size` bytes; more is an error. SL_E_IO: there is no such file. */
+/* Reads up to `size` bytes; more is an error. SL_E_IO: there is no such file. */
 static sl_status read_private(const char *path, char *out, size_t size, size_t *bytes) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -53,7 +52,7 @@ static sl_status read_private(const char *path, char *out, size_t size, size_t *
   return status;
 }
 
-/* ---- keys that are given ------------------------------------------------------------------ */
+/* ---- given keys --------------------------------------------------------------------------- */
 
 static sl_status take_key(const char *where, const char *text, size_t length, char key[48]) {
   static const char z85[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -79,7 +78,7 @@ static sl_status key_of_file(const char *path, char key[48]) {
   return status;
 }
 
-/* ---- the secret ------------------------------------------------------------------------- */
+/* ---- user's secret ---------------------------------------------------------------------- */
 
 static sl_status secret_path(getter *get, char **out, bool *own) {
   const char *given = get("SLUICE_SECRET_FILE"), *config = get("XDG_CONFIG_HOME"),
@@ -94,7 +93,7 @@ static sl_status secret_path(getter *get, char **out, bool *own) {
   return SL_OK;
 }
 
-/* All directories above a file. */
+/* Makes all directories above a file. */
 static sl_status make_directories(const char *path) {
   for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     char *directory = sli_format("%.*s", (int)(slash - path), path);
@@ -113,8 +112,8 @@ static bool write_secret(int fd) {
          write(fd, secret, sizeof secret) == sizeof secret && fsync(fd) == 0;
 }
 
-/* Written beside its place and linked there, which fails if another process, maybe
- * on another host, was first: then that one's counts. */
+/* Creates the secret: a temporary file is linked into place. The link fails if another process,
+ * perhaps on another host, was first: then that process's secret counts. */
 static sl_status make_secret(const char *path) {
   sl_status status = make_directories(path);
   if (status) return status;

@@ -1,7 +1,7 @@
-/* NCCL's calls return at once (blocking = 0) and say "in progress" where they would have
- * blocked; then the communicator has to be asked, and may not be used, until it says
- * something else. The event behind an operation is recorded only then: before, the
- * operation may not be in the stream yet. */
+/* NCCL's calls return at once (blocking = 0) and report "in progress" where they would have
+ * blocked. The communicator must then be polled, and not used, until it reports something else.
+ * The event behind an operation is recorded only then: before that, the operation may not be in
+ * the stream yet. */
 #include "comm/nccl/cuda/channel.h"
 
 #include <unistd.h>
@@ -22,7 +22,8 @@ static sl_status ask(const sli_channel *channel, const char *what, bool *in_prog
   return status;
 }
 
-/* Ahead of what computes: a block of it that waits holds two devices up. */
+/* Creates a stream of highest priority, ahead of compute kernels: a waiting block of it holds
+ * two devices up. */
 static sl_status make_stream(sli_channel *channel) {
   int least = 0, greatest = 0;
   sl_status status = sli_cuda_use(channel->device);
@@ -56,7 +57,7 @@ static bool end_in_peace(const sli_channel *channel) {
     usleep(1000);
   if (result) return false;
   result = channel->nccl->ncclCommDestroy(channel->comm);
-  return !result || result == ncclInProgress; /* gone, or going */
+  return !result || result == ncclInProgress; /* gone, or ending */
 }
 
 void sli_channel_abort(sli_channel *channel) {
@@ -108,7 +109,7 @@ sl_status sli_channel_poll(sli_channel *channel, bool *complete) {
   if (status || channel->state == SLI_CHANNEL_ISSUING) return status;
   cudaError_t error = cudaEventQuery(channel->event);
   if (error == cudaErrorNotReady) {
-    cudaGetLastError(); /* it counts as one: forget it */
+    cudaGetLastError(); /* "not ready" is recorded as an error: clear it */
     return SL_OK;
   }
   status = sli_cuda_check(error, channel->device, "fails");

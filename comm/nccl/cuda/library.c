@@ -35,7 +35,7 @@ static sl_status load_from(const char *path) {
   return status;
 }
 
-/* The system's, or if that is none or too old, what this build was made with. */
+/* Loads the system's library, or, if that is missing or too old, the one of this build. */
 static sl_status load(void) {
   return load_from("libnccl.so.2") ? load_from(SLI_NCCL_PATH) : SL_OK;
 }

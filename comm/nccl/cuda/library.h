@@ -1,5 +1,4 @@
-/* NCCL, loaded when first asked for: it is large, and only processes that share GPUs'
- * work use it. */
+/* NCCL, loaded on first use: it is large, and only jobs with GPUs in several processes use it. */
 #ifndef SLUICE_COMM_CUDA_LIBRARY_H
 #define SLUICE_COMM_CUDA_LIBRARY_H
 
@@ -26,7 +25,7 @@ typedef struct sli_nccl_library {
 #undef X
 } sli_nccl_library;
 
-/* The library, the same every time. Any thread. */
+/* Loads the library, once; later calls return the same table. Any thread. */
 sl_status sli_nccl_load(const sli_nccl_library **library);
 
 #endif

@@ -12,16 +12,17 @@
 #include "comm/nccl/cuda/channel.h"
 
 enum {
-  BLOCKS_MOST = 8,      /* of one operation: some 100 GB/s between neighbours */
+  BLOCKS_MOST = 8,      /* per operation: some 100 GB/s between neighbours */
   GREETING_BYTES = 256,
   SILENCE_MS = 20000,
-  GAP_NS = 100 * 1000 * 1000, /* more than this between two looks was this process asleep */
+  /* a longer gap between two calls means that this process was asleep */
+  GAP_NS = 100 * 1000 * 1000,
   PATIENCE_LEAST_NS = 1000,
   PATIENCE_MOST_NS = 50000,
   ABORT_SECONDS = 3,
 };
 
-/* Something to be sent or received, in the order of numbers. */
+/* A send or receive in the queue of its channel, ordered by number. */
 typedef struct parcel {
   struct parcel *next;
   void *data;
@@ -30,7 +31,7 @@ typedef struct parcel {
   _Alignas(8) uint8_t tag[SLI_NCCL_TAG_BYTES];
 } parcel;
 
-/* What process `sender` calls a channel. */
+/* NCCL id that process `sender` made for a channel. */
 typedef struct introduction {
   int32_t channel, zero;
   ncclUniqueId id;
@@ -40,12 +41,12 @@ typedef struct way {
   sli_nccl_channel plan;
   sli_channel channel;
   enum { NAMELESS, MEETING, MET, GREETING, OPEN } state;
-  bool named;              /* under the lock: `id` is there */
+  bool named;              /* `id` has arrived; under the lock */
   ncclUniqueId id;
   void *greeting;          /* device memory */
-  parcel *waiting;         /* by number; the first is under way if the channel is not free */
+  parcel *waiting; /* ordered by number; the first is under way if the channel is not free */
   uint32_t handed, complete;
-  uint64_t silent_ns;      /* since something moved */
+  uint64_t silent_ns;      /* since the last progress */
 } way;
 
 struct sli_nccl {
@@ -53,9 +54,9 @@ struct sli_nccl {
   bool failed;
   pthread_mutex_t lock;
   parcel *spare;
-  int under_way;           /* channels with parcels */
+  int under_way;           /* channels with queued operations */
   uint64_t looked_ns, patience_ns;
-  _Atomic uint64_t sent_bytes, received_bytes; /* one thread writes, any reads */
+  _Atomic uint64_t sent_bytes, received_bytes; /* one thread writes, any thread reads */
   int nways;
   way ways[];
 };
@@ -65,7 +66,7 @@ sl_status sli_nccl_find(void) {
   return sli_nccl_load(&library);
 }
 
-/* ---- what went wrong -------------------------------------------------------------------- */
+/* ---- errors ----------------------------------------------------------------------------- */
 
 static sl_status blame(const sli_nccl *n, const way *w, sl_status status, const char *why) {
   char *text = sli_strdup(why);
@@ -85,7 +86,8 @@ static sl_status blame_silence(const sli_nccl *n, const way *w, const char *what
   return blame(n, w, SL_E_PEER, why);
 }
 
-/* Adds to how long nothing has moved. What this process slept through does not count. */
+/* Returns the time since the last call, to be added to the silence of channels. Time that this
+ * process slept through does not count. */
 static uint64_t look(sli_nccl *n) {
   uint64_t now = sli_now_ns(), gap = SLI_MIN(now - n->looked_ns, (uint64_t)GAP_NS);
   n->looked_ns = now;
@@ -146,8 +148,8 @@ static void *abort_way(void *way_) {
   return NULL;
 }
 
-/* Ends what is under way, on all channels at once: an operation that is aborted frees memory of the
- * device, which may wait for the operations of other channels there. False: some do not end. */
+/* Aborts all channels at once: aborting an operation frees device memory, which may wait for
+ * other channels' operations there. False: some do not end. */
 static bool abort_all(sli_nccl *n) {
   pthread_t *threads = sli_calloc((size_t)n->nways + 1, sizeof *threads);
   bool *runs = sli_calloc((size_t)n->nways + 1, sizeof *runs), all = true;
@@ -169,7 +171,7 @@ static bool abort_all(sli_nccl *n) {
   return all;
 }
 
-/* Where something does not end, nothing is freed: that would wait for it. */
+/* Closes the channels. If some do not end, nothing is freed, since freeing would wait for them. */
 void sli_nccl_close(sli_nccl *n) {
   if (!n || !abort_all(n)) return;
   for (int i = 0; i < n->nways; i++) {
@@ -200,8 +202,8 @@ sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {
 
 /* ---- connecting ------------------------------------------------------------------------- */
 
-/* So that all channels of the device together leave half of it to others, if one block each
- * does. */
+/* Chooses the blocks per channel so that all channels of the device together leave half of it
+ * free, or one block each. */
 static sl_status share_of_blocks(const sli_nccl *n, const way *w, int *blocks) {
   sl_cuda_device device;
   sl_status status = sl_cuda_describe(w->plan.device, &device);
@@ -214,7 +216,7 @@ static sl_status share_of_blocks(const sli_nccl *n, const way *w, int *blocks) {
   return SL_OK;
 }
 
-/* The sender makes the name by which the two find each other. */
+/* Sender: makes the NCCL id by which the two ends meet, and sends it. */
 static sl_status introduce(sli_nccl *n, way *w) {
   introduction i = {.channel = w->plan.id};
   ncclResult_t result = w->channel.nccl->ncclGetUniqueId(&i.id);
@@ -259,7 +261,7 @@ static sl_status go_on(sli_nccl *n, way *w, bool may_greet) {
   }
 }
 
-/* A way that waits its turn for others is not the silent one. */
+/* Advances a connecting channel. One that waits for its turn to greet does not count as silent. */
 static sl_status move_on(sli_nccl *n, way *w, bool may_greet, uint64_t gap_ns) {
   int before = (int)w->state;
   sl_status status = go_on(n, w, may_greet);
@@ -327,12 +329,12 @@ static void finish(sli_nccl *n, way *w) {
   n->options.arrived(n->options.ctx, (int)(w - n->ways), p.tag);
 }
 
-/* Is the first of those that wait the one whose turn it is? */
+/* Returns whether the first queued operation is the next in sequence. */
 static bool is_due(const way *w) {
   return w->waiting && w->waiting->number == w->complete + 1;
 }
 
-/* One operation further, if it can. Nothing is sent where there is nothing. */
+/* Advances a channel by one operation, if possible. An empty transfer issues nothing. */
 static sl_status step(sli_nccl *n, way *w, bool *moved) {
   bool complete = false;
   if (w->channel.state == SLI_CHANNEL_FREE) {
