@@ -1,8 +1,8 @@
-/* What a tick computes.
+/* The scheduler: chooses the rows of each tick.
  *
- * Sequences whose tokens are back take one row each; what rows are left go to prompts, chunk by
- * chunk, those that came first before all others; and then requests are let in, in the order in which
- * they came. Rows of a prompt wait for no token, so its next chunk goes with the next tick. */
+ * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk
+ * by chunk, oldest request first. Then new requests are admitted in order of arrival. Rows of a
+ * prompt depend on no sampled token, so the next chunk goes with the next tick. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 typedef struct choice {
   sl_session *s;
   tick *tick;
-  int64_t rows;   /* that are left */
+  int64_t rows;   /* rows left in the tick */
 } choice;
 
 static void take_rows(choice *c, request *r, int64_t rows) {
@@ -32,9 +32,9 @@ static void take_rows(choice *c, request *r, int64_t rows) {
 
 static bool has_room(const choice *c) { return c->rows > 0 && c->tick->count < c->s->about.sequences; }
 
-/* ---- who gives up pages -------------------------------------------------------------------- */
+/* ---- preemption ---------------------------------------------------------------------------- */
 
-/* It is computed again later, from its first token. */
+/* Preempts a request; it is computed again later, from its first token. */
 static void yield(sl_session *s, request *r) {
   sli_log_yield(s, r);
   s->stats.preemptions++;
@@ -58,8 +58,8 @@ static bool is_in(const tick *t, const request *r) {
   return false;
 }
 
-/* False: it has none this time. Those behind it give up theirs, and it its own where there are none:
- * so the oldest always goes on. */
+/* Finds pages for the request's rows; false: it has none this tick. Younger requests are
+ * preempted first, then the request itself, so the oldest always goes on. */
 static bool find_pages(choice *c, request *r, int64_t rows) {
   while (!sli_pages_take(c->s, r, r->fed + rows)) {
     request *last = youngest(c->s);
@@ -70,11 +70,11 @@ static bool find_pages(choice *c, request *r, int64_t rows) {
   return true;
 }
 
-/* ---- who has a turn --------------------------------------------------------------------------- */
+/* ---- running requests ------------------------------------------------------------------------ */
 
 static bool is_ready(const request *r) { return r->standing == RUNNING && !r->cancelled && r->fed < r->count; }
 
-/* It has its prompt behind it, and its last token is back. */
+/* Returns whether the prompt has been fed and the last token is known. */
 static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
 
 static void take_running(choice *c, bool decoding) {
@@ -85,13 +85,14 @@ static void take_running(choice *c, bool decoding) {
   }
 }
 
-/* Pages for all that it may ever have; or for what it has, and a token more: as it gives them up when others
- * need one, it gets them again when one of those has ended. */
+/* Returns the positions to reserve at admission: all that the request may ever need, or its
+ * present tokens and one more. In the second case a request that is preempted is admitted again
+ * when another has ended. */
 static int64_t positions_let_in(const sl_session *s, const request *r) {
   return s->options.admit == SL_ADMIT_RESERVE ? r->most : SLI_MIN(r->count + 1, r->most);
 }
 
-/* The first so many pages hold what it begins with. */
+/* Skips the tokens that the first `shared` pages hold. */
 static void begin_behind(sl_session *s, request *r, int64_t shared) {
   r->fed = shared * SL_PAGE;
   s->stats.pages_shared += (uint64_t)shared;
@@ -100,7 +101,7 @@ static void begin_behind(sl_session *s, request *r, int64_t shared) {
   if (!r->begun) r->cached = r->fed;
 }
 
-/* `shared` of the pages that sli_prefixes_find has found. */
+/* Admits a request; `shared` counts pages that sli_prefixes_find has found. */
 static bool let_in(sl_session *s, request *r, int64_t shared) {
   if (s->stats.running >= s->stats.limits.sequences) return false;
   if (!sli_pages_let_in(s, r, positions_let_in(s, r), shared)) return false;
@@ -115,14 +116,14 @@ static bool let_in(sl_session *s, request *r, int64_t shared) {
 
 static void admit(choice *c) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
-    if (r->standing == YIELDING) return; /* what it gives up is for who came before */
+    if (r->standing == YIELDING) return; /* its pages go to older requests */
     if (r->standing != QUEUED) continue;
     if (!let_in(c->s, r, sli_prefixes_find(c->s, r))) return;
     take_rows(c, r, SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows)));
   }
 }
 
-/* ---- as a file says ------------------------------------------------------------------------------ */
+/* ---- replay of a log ------------------------------------------------------------------------- */
 
 static request *find(const sl_session *s, uint64_t id) {
   request *r = s->requests;
@@ -130,7 +131,7 @@ static request *find(const sl_session *s, uint64_t id) {
   return r;
 }
 
-/* Ends the session: the line can be of no such run. */
+/* Ends the session: the line cannot belong to a run of these requests. */
 static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char *why) {
   char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, %s", s->options.replay,
                           s->log.number, (long long)e->rows, (long long)e->from, (unsigned long long)e->id, why);
@@ -139,14 +140,14 @@ static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char 
   return false;
 }
 
-/* May the tick take so many rows of it, now or when the token under way is back? */
+/* Returns whether the tick may contain these rows, now or once the token under way is known. */
 static bool is_possible(const choice *c, const request *r, const sli_log_entry *e) {
   bool runs = r->standing == RUNNING, behind = e->from >= 0 && e->from % SL_PAGE == 0;
   return has_room(c) && e->rows > 0 && e->rows <= c->rows && (runs ? e->from == r->fed : behind) &&
          e->from + e->rows <= r->count + (e->rows == 1);
 }
 
-/* False: not yet, or never. */
+/* Admits a request behind the pages that the log names. False: not yet, or never. */
 static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
   int64_t shared = e->from / SL_PAGE;
   if (shared > sli_prefixes_find(s, r)) return refuse_line(s, e, "and the pages in front of these are not there");
@@ -162,14 +163,15 @@ static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
   return true;
 }
 
-/* False: it has not got the tokens yet with which it was cancelled. */
+/* Cancels a request. False: it does not have all of its logged tokens yet. */
 static bool follow_cancel(sl_session *s, request *r) {
   if (r->count < r->until) return false;
   sli_session_hang_up(s, r);
   return true;
 }
 
-/* False: what it takes is not there yet: requests, tokens, pages. What has ended is left out. */
+/* Replays one word. False: its requests, tokens or pages are not there yet. Requests that have
+ * ended are skipped. */
 static bool follow_word(choice *c, const sli_log_entry *e) {
   request *r = find(c->s, e->id);
   if (!e->id) return refuse_line(c->s, e, "which there cannot be");
@@ -180,7 +182,7 @@ static bool follow_word(choice *c, const sli_log_entry *e) {
   return true;
 }
 
-/* A line goes on where it had to wait. True: that was all of it. */
+/* Replays a line, from where it had to wait. True: the line is complete. */
 static bool follow(choice *c) {
   sli_session_log *l = &c->s->log;
   sli_log_entry e;
@@ -190,7 +192,7 @@ static bool follow(choice *c) {
   return true;
 }
 
-/* Is there anything? */
+/* Chooses the parts of a tick; returns whether there are any, or the session is closing. */
 static bool choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   if (!s->log.at) t->count = 0, t->load = (load){0};
@@ -198,7 +200,7 @@ static bool choose(sl_session *s, tick *t) {
   if (sli_session_is_behind(s)) return false;
   for (c.rows -= t->load.rows; sli_log_next(s);)
     if (!follow(&c) || t->count) return t->count && !s->log.at;
-  sli_session_end_unwanted(s); /* whom a file that is over has not ended */
+  sli_session_end_unwanted(s); /* cancelled requests that the finished log did not end */
   if (s->ticks.begun - s->ticks.back >= (uint64_t)s->stats.limits.groups) return false;
   c.rows = s->stats.limits.rows;
   take_running(&c, true);
@@ -207,9 +209,9 @@ static bool choose(sl_session *s, tick *t) {
   return t->count;
 }
 
-/* ---- the batch register ------------------------------------------------------------------------ */
+/* ---- the batch register ---------------------------------------------------------------------- */
 
-/* Where the parts of the array lie for who writes them. */
+/* Pointers into the batch arrays, for writing. */
 typedef struct writer {
   sl_batch *batch;
   int32_t *tokens, *position, *sequence, *pick;
@@ -241,9 +243,9 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
 }
 
-/* ---- the source ------------------------------------------------------------------------------------- */
+/* ---- source callbacks ------------------------------------------------------------------------ */
 
-/* A run that ends for another reason rings nobody: it is asked now and then. */
+/* Waits at most 100 ms: a run that ends for another reason signals nobody. */
 static void wait_for_work(sl_session *s) {
   enum { MS = 100 };
   struct timespec until;

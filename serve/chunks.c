@@ -1,9 +1,11 @@
-/* How long the chunks of a prompt are.
+/* Chunk lengths for chunked prefill.
  *
- * Beside others it takes what rows are left. Alone, over several stages, its last chunks would take longest, as they
- * look back farthest, and while the first of them are on the first stage and the last on the last one the others
- * wait. So chunks take as long as each other then, as far as ticks have rows: P stages that all take t_i for
- * chunk i end after sum(t) + (P - 1) max(t), and the t is taken for which that is least. */
+ * Beside other requests, a prompt takes the rows that are left. A prompt that is alone on
+ * several stages is different: its last chunks would take longest, because they attend to the
+ * most positions. Stages idle while the first chunks are on the first stage and the last chunks
+ * on the last. Chunks are then cut to take equal time, as far as a tick's rows allow. P stages
+ * that all take t_i for chunk i end after sum(t) + (P - 1) max(t); the search picks the t that
+ * minimizes this. */
 #include <math.h>
 
 #include "serve/serve.h"
@@ -17,7 +19,7 @@ static double seconds_of(const sl_tick_cost *c, int64_t fed, int64_t rows) {
                                    .pairs = (double)rows * (double)(2 * fed + rows)});
 }
 
-/* Most rows behind `fed` positions that take no longer than `seconds`: at least one. */
+/* Returns the most rows behind `fed` positions that take at most `seconds`; at least 1. */
 static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, int64_t most) {
   int64_t good = 1, bad = most + 1;
   while (bad - good > 1) {
@@ -28,7 +30,7 @@ static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, i
   return good;
 }
 
-/* Of the rest of a prompt, if no chunk takes longer than `pace`. */
+/* Seconds for the rest of a prompt if no chunk takes longer than `pace`. */
 static double whole(const sl_session *s, const request *r, double pace) {
   const sl_tick_cost *c = s->options.cost;
   double sum = 0, longest = 0;
@@ -41,8 +43,8 @@ static double whole(const sl_session *s, const request *r, double pace) {
   return sum + (stages_of(s) - 1) * longest;
 }
 
-/* From what the last chunk takes at its longest down to a hundredth of that, and no less than four times what a
- * tick takes that has next to nothing. */
+/* Searches from the time of the longest last chunk down to a hundredth of it, but not below four
+ * times the time of a one-row tick. */
 static double best_pace(const sl_session *s, const request *r) {
   enum { STEPS = 48 };
   const sl_tick_cost *c = s->options.cost;

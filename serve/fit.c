@@ -1,9 +1,11 @@
-/* What a tick takes, as far as ticks that ran can tell: least squares, relative to what each is to take. That is not known at
- * first: then to what it took, which a tick that others have held up counts too little by.
+/* Cost of a tick, fitted to measured ticks by least squares of the relative error. Errors are
+ * relative to the predicted time. In the first pass no prediction exists, so they are relative
+ * to the measured time; this gives delayed ticks too little weight.
  *
- * What is found are the seconds at each corner, and of a position, a pair and a token that is sampled; without corners, of a
- * tick and of a row in their place. A tick between two corners takes so much of the one and so much of the other, so either
- * is a sum of terms. How far ticks are from that is their spread. */
+ * The unknowns are the seconds at each corner, per position, per pair and per sampled token.
+ * Without corners, a time per tick and a time per row replace the corner times. A tick between
+ * two corners interpolates them linearly, so either model is a linear sum of terms. The ratio of
+ * measured to predicted times is the spread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +13,9 @@
 #include "serve/serve.h"
 
 enum {
-  LEAST = 8,         /* ticks, without the first one, which warms up */
-  NEWEST = 1 << 14,  /* that are kept */
-  OTHERS = 3,        /* terms, behind those of rows */
+  LEAST = 8,         /* fewest ticks, without the first one, which warms up */
+  NEWEST = 1 << 14,  /* ticks kept, the newest ones */
+  OTHERS = 3,        /* terms besides those of rows: position, pair, pick */
   TERMS = SL_TICK_CORNERS + OTHERS
 };
 
@@ -34,10 +36,10 @@ static int ascending(const void *a, const void *b) {
 
 /* ---- corners ---------------------------------------------------------------------------- */
 
-/* Few rows go by tiles, so each number of them counts; many do so little by little. */
+/* Few rows run in tiles, so each row count matters; at larger counts the time changes slowly. */
 static bool is_apart(double rows, double last) { return rows > last && (rows <= 9 || rows >= 1.3 * last); }
 
-/* Numbers of rows that ticks often had; the fewest and the most anyway. */
+/* Picks row counts that ticks often had, and always the least and the largest. */
 static int find_corners(const fit *f, double *corners) {
   enum { OFTEN = 3 };
   double *rows = sli_calloc(f->count, sizeof *rows), most;
@@ -64,7 +66,7 @@ typedef struct system {
   double m[TERMS][TERMS + 1];
 } system_of;
 
-/* How much of each term a tick takes. */
+/* Coefficients of the terms for one tick. */
 static void terms_of(const system_of *q, const struct fit_sample *x, double *out) {
   memset(out, 0, sizeof(double[TERMS]));
   int n = q->corners, i = 0;
@@ -90,7 +92,7 @@ static void add_tick(system_of *q, const struct fit_sample *s, const double *x, 
   }
 }
 
-/* `found` before, or NULL. */
+/* Sums the normal equations. found: the previous solution, or NULL. */
 static void add_up(const fit *f, system_of *q, const double *found) {
   double x[TERMS];
   memset(q->products, 0, sizeof q->products);
@@ -103,7 +105,7 @@ static void add_up(const fit *f, system_of *q, const double *found) {
   for (int i = 0; i < q->terms; i++) q->scale[i] = q->products[i][i] > 0 ? sqrt(q->products[i][i]) : 1;
 }
 
-/* Of the terms that are used, scaled so that all are about as large. */
+/* Builds the equations of the terms in use, scaled to similar magnitude. */
 static void equations(system_of *q, const bool *used) {
   int n = q->terms;
   for (int i = 0; i < n; i++) {
@@ -135,7 +137,7 @@ static void solve(system_of *q, const bool *used, double *out) {
     out[i] = fabs(q->m[i][i]) < 1e-12 ? 0 : q->m[i][q->terms] / q->m[i][i] / q->scale[i];
 }
 
-/* Nothing takes less than no time: the term that would is left out, and the others are found again. */
+/* Solves with no negative times: drops the worst negative term and solves again. */
 static void solve_above_zero(system_of *q, double *x) {
   bool used[TERMS];
   memset(used, true, sizeof used);
@@ -150,13 +152,14 @@ static void solve_above_zero(system_of *q, double *x) {
 
 /* ---- spread ----------------------------------------------------------------------------- */
 
-/* Of so many ticks that are kept, the k-th: of many, runs of neighbours, from the first on to the last. */
+/* Index of the k-th tick kept: of many ticks, runs of neighbours spread from the first to the
+ * last. */
 static size_t kept(size_t k, size_t count) {
   enum { RUN = 64, RUNS = SL_TICK_SPREAD / RUN };
   return count <= SL_TICK_SPREAD ? k : k / RUN * (count - RUN) / (RUNS - 1) + k % RUN;
 }
 
-/* How many times what was found each tick took. */
+/* Ratio of measured to predicted time of each tick, normalized to mean 1. */
 static void find_spread(const fit *f, const system_of *q, const double *found, sl_tick_cost *cost) {
   size_t n = SLI_MIN(f->count, (size_t)SL_TICK_SPREAD);
   double x[TERMS], sum = 0;
@@ -171,7 +174,7 @@ static void find_spread(const fit *f, const system_of *q, const double *found, s
   for (size_t k = 0; k < n; k++) cost->spread[k] *= (double)n / sum;
 }
 
-/* ---- the whole -------------------------------------------------------------------------- */
+/* ---- fit -------------------------------------------------------------------------------- */
 
 sl_tick_cost sli_fit_cost(const fit *f, bool corners) {
   if (f->count < LEAST) return (sl_tick_cost){0};

@@ -1,4 +1,4 @@
-/* How much of its sizes a session has, changed while it runs. */
+/* Limits within a session's sizes, which may change while it runs. */
 #include "serve/serve.h"
 
 static sl_status check(const char *name, int64_t n, int64_t least, int64_t most) {

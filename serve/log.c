@@ -1,18 +1,21 @@
-/* What ticks took, as text, a line each, and the same again.
+/* Log of the ticks as text, one line per tick, and its replay.
  *
- *   x4:60 3:41+1 -7 5:128+20    request 4 is cancelled with 60 tokens, prompt and answer; of 3 the row of position 41 is
- *                               taken; 7 gives up its pages; of 5, which comes in, 20 rows: the 128 in front of them
- *                               are in pages that others have filled
+ *   x4:60 3:41+1 -7 5:128+20
+ *       x4:60     request 4 is cancelled with 60 tokens, prompt and answer
+ *       3:41+1    one row of request 3, at position 41
+ *       -7        request 7 gives up its pages
+ *       5:128+20  request 5 is admitted: 20 rows; the 128 in front of them are in shared pages
  *
- * in the order in which that was so. Requests count in the order in which they were submitted. Ticks of a replay come
- * back when they like: so a request that was cancelled gets the tokens that it had by then, and no other. */
+ * Words are in the order of the events. Requests are numbered in the order of submission. A
+ * replay's ticks complete at other times than the original's, so a cancelled request gets
+ * exactly the tokens that it had when it was cancelled. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
 
-/* Of all lines of the file that is to be followed, ahead of them. */
+/* Reads all cancellations of the file before the replay begins. */
 static void read_ends(sli_session_log *l) {
   while (getline(&l->line, &l->capacity, l->from) > 0) {
     sli_log_entry e;
@@ -43,7 +46,7 @@ sl_status sli_log_open(sl_session *s) {
   return SL_OK;
 }
 
-/* A session whose log has gaps says nothing of what it did: it ends. */
+/* Reports a failed write. A log with gaps is useless, so the session ends. */
 static sl_status say(const sl_session *s, int error) {
   return sl_fail(SL_E_IO, "cannot write %s: %s", s->options.log, strerror(error));
 }
@@ -96,7 +99,7 @@ bool sli_log_next(sl_session *s) {
     l->number++;
     return true;
   }
-  fclose(l->from); /* from here on as requests come, and go */
+  fclose(l->from); /* from here on requests are scheduled as they come */
   l->from = NULL;
   return false;
 }

@@ -1,19 +1,20 @@
-/* Pages of keys and values: who has which, and which goes next.
+/* KV cache pages: ownership and reuse order.
  *
- * A page that nobody has any more keeps what it holds until it is needed, and may be found by its tokens
- * meanwhile (prefixes.c). Of the free ones the one goes first whose last tick is longest ago, and of one
- * sequence the last: what was in front of it is wanted by more. That order says nothing of when ticks came
- * back, and a page is free once its last tick is: so a replay, whose ticks come back when they like,
- * either gives the same page away or waits for it. */
+ * A page without holders keeps its contents until it is reused; until then it can be found by
+ * its tokens (prefixes.c). Free pages are reused in order of their last tick, oldest first.
+ * Among pages of one sequence the last goes first, since more requests share the pages in front.
+ * The order does not depend on when ticks complete, and a page is free once its last tick has
+ * completed. A replay, whose ticks complete at other times, therefore reuses the same page or
+ * waits for it. */
 #include <stdlib.h>
 
 #include "serve/prefixes.h"
 
 int64_t sli_pages_of(int64_t positions) { return (positions + SL_PAGE - 1) / SL_PAGE; }
 
-/* ---- the free ones ------------------------------------------------------------------------- */
+/* ---- free list ----------------------------------------------------------------------------- */
 
-/* Is page i to go before page j? */
+/* Returns whether page i is reused before page j. */
 static bool goes_before(const sli_pages *p, int32_t i, int32_t j) {
   const sli_page *a = &p->of[i], *b = &p->of[j];
   if (a->used != b->used) return a->used < b->used;
@@ -45,7 +46,7 @@ static void release(sli_pages *p, int32_t i, uint64_t used) {
   link_behind(p, i, older);
 }
 
-/* ---- as requests see them ---------------------------------------------------------------------- */
+/* ---- pages of requests ----------------------------------------------------------------------- */
 
 void sli_pages_init(sl_session *s) {
   int64_t n = s->stats.pages = s->about.pages;
@@ -68,7 +69,7 @@ static void count_used(sl_session *s) {
   s->stats.pages_most = SLI_MAX(s->stats.pages_most, s->stats.pages_used);
 }
 
-/* How many can be taken. */
+/* Number of pages that can be taken. */
 static int64_t free_now(const sl_session *s) {
   return s->pages->nfree - (s->stats.pages - s->stats.limits.pages);
 }

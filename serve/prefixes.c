@@ -1,9 +1,10 @@
-/* Pages that hold what a sequence begins with, found by its tokens.
+/* Prefix caching: pages are found by the tokens of a sequence's beginning.
  *
- * A full page gets a name, a number that is never used again, and is known by its tokens and the name of the page in
- * front of it; so that name stands for all tokens from the first on, and no two texts have the same. It is known from
- * when a tick is begun that fills it: stages run ticks in their order, and a tick writes all its keys before
- * anything looks at them, so whoever finds the page reads it behind whoever fills it. */
+ * A full page gets a name, a number that is never used again. The page is keyed by its tokens
+ * and the name of the page in front of it. A name therefore stands for all tokens from the first
+ * on, and no two texts have the same name. A page can be found as soon as a tick that fills it
+ * begins. Stages run ticks in order, and a tick writes all its keys before any of its rows reads
+ * them, so every reader comes after the writer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,13 +33,13 @@ static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *token
   return &p->first[h & p->mask];
 }
 
-/* Names of pages are counted, and never get there. */
+/* Page names count up from 1 and never reach the salted range. */
 uint64_t sli_prefixes_root(const request *r) {
   const uint64_t salted = UINT64_C(1) << 63;
   return r->how.salt ? r->how.salt | salted : 0;
 }
 
-/* The page of these tokens behind what has the name `before`; -1: there is none. */
+/* Finds the page with these tokens behind the page named `before`; -1: none. */
 static int32_t find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   int32_t i = *bucket(p, before, tokens);
   while (i >= 0 && (p->of[i].before != before || memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
@@ -55,7 +56,8 @@ void sli_prefixes_drop(sli_pages *p, int32_t page) {
   x->name = 0;
 }
 
-/* Returns the name of what these tokens are then. Where another page has it already, that one keeps it. */
+/* Names a page and returns the name. If another page has the same contents, returns that page's
+ * name. */
 static uint64_t give_name(sli_pages *p, int32_t page, uint64_t before, const int32_t *tokens) {
   int32_t had = find(p, before, tokens), *at = bucket(p, before, tokens);
   if (had >= 0) return p->of[had].name;

@@ -1,9 +1,9 @@
-/* How long ticks take where nothing is computed. */
+/* Simulated tick times, for devices that compute nothing. */
 #include <stdlib.h>
 
 #include "serve/serve.h"
 
-/* Before the first corner as at it. */
+/* Interpolates between corners; below the first corner the time is constant. */
 static double seconds_of_rows(const sl_tick_cost *c, double rows) {
   int n = c->corners, i = 0;
   if (!n) return c->tick + c->row * rows;
@@ -29,8 +29,8 @@ static bool same_place(const sl_plan *p, const sl_actor *a, const sl_actor *b) {
   return a->stage == b->stage && p->queues[a->queue].device == p->queues[b->queue].device;
 }
 
-/* Of a stage that is several actors on a device each has the share that its ops have. Devices that share a stage
- * compute at once. */
+/* Share of a stage's time: the actors of a stage on one device split it in proportion to their
+ * ops. Devices that share a stage compute at once. */
 static double share_of(const sl_plan *p, int32_t a) {
   double all = 0;
   int count = 0;
@@ -53,7 +53,8 @@ static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
   return actor->nout && p->regs[actor->out[0].reg].memory == SL_MEMORY_PARAMETERS;
 }
 
-/* What goes from stage to stage is as long as there are rows; weights are as long for each tick. */
+/* Seconds of a firing: stage transfers scale with the rows; weight transfers cost the same every
+ * tick. */
 static double seconds_of(const sl_session *s, int32_t a, const load *of) {
   const sl_actor *actor = &s->about.plan->actors[a];
   if (brings_weights(s->about.plan, actor)) return actor->seconds;
@@ -62,7 +63,7 @@ static double seconds_of(const sl_session *s, int32_t a, const load *of) {
   return actor->seconds * (double)of->rows / (double)s->about.rows;
 }
 
-/* How many times the mean it takes. */
+/* Ratio of this firing's time to the mean. */
 static double spread_of(const sl_session *s, int32_t a, int64_t at) {
   const sl_tick_cost *c = s->options.cost;
   if (!c || !c->spreads || !(s->shares[a] > 0)) return 1;

@@ -1,4 +1,4 @@
-/* A session on the virtual clock: its source is rung by the next arrival. */
+/* Simulation of a session on the virtual clock: arrivals wake its source. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@ typedef struct play {
   sli_play base;
   sl_rehearsal out;
   const sl_arrival *arrivals;
-  int64_t next;       /* of the arrivals; */
-  int64_t left;       /* that have come and go on */
-  int64_t longest;    /* prompt */
+  int64_t next;       /* index of the next arrival */
+  int64_t left;       /* arrived requests that have not ended */
+  int64_t longest;    /* longest prompt, in tokens */
   int32_t *prompt;    /* [longest] */
 } play;
 
@@ -18,7 +18,8 @@ static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); 
 
 static double now_of(const sl_session *s) { return (double)sl_runtime_now(s->about.rt) * 1e-9; }
 
-/* No two prompts that are as long as a page begin alike: their number stands in front. */
+/* Writes the arrival's number in front of the prompt, so that no two prompts of a page or more
+ * share a prefix. */
 static void number_prompt(const play *p, int64_t number, int64_t vocabulary) {
   for (int64_t at = 0; at < SL_PAGE && at < p->longest; at++, number /= SLI_MAX(vocabulary, 2))
     p->prompt[at] = (int32_t)(vocabulary > 1 ? number % vocabulary : 0);
@@ -30,7 +31,7 @@ static sl_request request_of(const play *p, const sl_session *s, int64_t i) {
                       .logprobs = -1, .user = &p->out.answered[i]};
 }
 
-/* Who finds the queue full is sent away. */
+/* Submits all arrivals up to now. A request that finds the queue full is dropped. */
 static void let_come(play *p, sl_session *s, uint64_t now_ns) {
   for (; p->next < p->out.narrivals && ns_of(p->arrivals[p->next].seconds) <= now_ns; p->next++) {
     sl_request q = request_of(p, s, p->next);
@@ -65,7 +66,7 @@ static void compute(sli_play *p, const sl_session *s, int32_t actor, double seco
   ((play *)p)->out.busy[s->about.plan->actors[actor].stage] += seconds / devices;
 }
 
-/* ---- the whole -------------------------------------------------------------------------- */
+/* ---- simulation ------------------------------------------------------------------------- */
 
 static sl_status check_arrival(const play *p, const sl_session *s, int64_t i) {
   const sl_arrival *a = &p->arrivals[i];

@@ -1,4 +1,4 @@
-/* Requests come and go, and what is told of them. */
+/* Requests: submission, cancellation, end, and the events about them. */
 #include "serve/serve.h"
 
 #include <errno.h>
@@ -26,7 +26,8 @@ bool sli_session_is_behind(const sl_session *s) {
   return !s->play && !s->draining && unpolled(s) >= SL_SESSION_EVENTS;
 }
 
-/* Whoever polls some of them, but never all, still has only so many. */
+/* Drops polled events before the array grows, so that a reader that never empties it does not
+ * make it grow forever. */
 static void drop_polled(events *e) {
   if (e->first < e->count / 2 || e->count < e->capacity) return;
   memmove(e->of, e->of + e->first, (e->count - e->first) * sizeof *e->of);
@@ -64,7 +65,7 @@ int sl_session_poll(sl_session *s, sl_session_event *out, int most) {
 
 int sl_session_fd(const sl_session *s) { return s->wake; }
 
-/* ---- how they end ----------------------------------------------------------------------- */
+/* ---- end of a request ------------------------------------------------------------------- */
 
 static void forget(request *r) {
   free(r->pages);
@@ -113,7 +114,7 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
   return ends;
 }
 
-/* ---- how they come ------------------------------------------------------------------------ */
+/* ---- submission --------------------------------------------------------------------------- */
 
 static sl_status check_tokens(const sl_session *s, const sl_request *q) {
   const sl_session_info *a = &s->about;
@@ -225,10 +226,10 @@ void sl_session_cancel(sl_session *s, uint64_t id) {
   pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- how it is ---------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------------- */
 
 sl_session_stats sl_session_stat(const sl_session *s) {
-  sl_session *open = (sl_session *)s; /* but for the lock it is only looked at */
+  sl_session *open = (sl_session *)s; /* const except for the lock */
   pthread_mutex_lock(&open->lock);
   sl_session_stats stats = s->stats;
   stats.events = (int)unpolled(s);

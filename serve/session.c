@@ -13,7 +13,7 @@
 #include "graph/state/state.h"
 #include "io/shards/shards.h"
 
-/* ---- the thread ------------------------------------------------------------------------ */
+/* ---- thread ---------------------------------------------------------------------------- */
 
 static sl_status run_plan(const sl_session *s) {
   const int64_t for_ever = INT64_C(1) << 40; /* ticks */
@@ -36,7 +36,7 @@ static void *run(void *arg) {
   return NULL;
 }
 
-/* ---- create and destroy ------------------------------------------------------------------- */
+/* ---- creation and destruction ------------------------------------------------------------- */
 
 static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? given : otherwise); }
 
@@ -46,7 +46,7 @@ static sl_rest rest_of(void *ctx, const char *param) {
   return s->options.lower.dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
 }
 
-/* The session's record is the only thing the passes know of files. */
+/* Lowers the graph. The weight index (s->stored) is all that the passes see of files. */
 static sl_status lower_plan(sl_session *s, const sl_lower_options *lower, sl_lowered **out) {
   sl_status status = s->options.stored ? sli_shards_open(s->options.stored, &s->stored) : SL_OK;
   if (status) return status;
@@ -56,7 +56,7 @@ static sl_status lower_plan(sl_session *s, const sl_lower_options *lower, sl_low
   return status;
 }
 
-/* Sizes that do not depend on the model. */
+/* Sets the sizes that do not depend on the model. */
 static sl_status read_sizes(sl_session *s) {
   enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64 };
   sl_session_options *o = &s->options;
@@ -76,7 +76,7 @@ static sl_status read_sizes(sl_session *s) {
   return SL_OK;
 }
 
-/* Of keys and values of one position, in all stages. */
+/* Bytes of keys and values per position, over all stages. */
 static int64_t position_bytes(const sl_session *s) {
   const sl_graph *g = s->graph;
   int64_t numbers = 0;
@@ -89,14 +89,14 @@ static int64_t position_bytes(const sl_session *s) {
   return numbers * (int64_t)sl_dtype_bytes(s->serving.kv);
 }
 
-/* For all sequences, however long they get, if they are small. */
+/* Default page count: enough for all sequences at full length, if that is small. */
 static int64_t usual_pages(const sl_session *s, int64_t least) {
   const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(position_bytes(s) * SL_PAGE, 1);
   int64_t all = SLI_MIN(least * s->about.sequences, usual_bytes / page);
   return SLI_MAX(SLI_MAX(least, all), sli_pages_of(4 * s->about.rows));
 }
 
-/* And those that do. */
+/* Sets the sizes that depend on the model. */
 static sl_status settle_sizes(sl_session *s) {
   const sl_session_options *o = &s->options;
   sl_session_info *a = &s->about;
@@ -138,7 +138,7 @@ static sl_status build(sl_session *s) {
   return status ? status : settle_sizes(s);
 }
 
-/* A tick's rows are few, and of any sequences. */
+/* Rejects data and sequence sharding: a tick has few rows, of arbitrary sequences. */
 static sl_status check_lower(const sl_lower_options *o) {
   if (o->data_parallel <= 1 && o->sequence <= 1) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "the devices of a session's stage share out its tensors (tensor), but not data and "
@@ -149,7 +149,7 @@ static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
-  lower.dtype = SL_F32; /* of what is multiplied; weights rest as they may */
+  lower.dtype = SL_F32; /* dtype of the matrix products; weights keep their storage format */
   lower.on_output = sli_session_take;
   lower.ctx = s;
   sl_lowered *lowered = NULL;
@@ -164,7 +164,7 @@ static sl_status make_plan(sl_session *s) {
 
 static bool is_modelled(const sl_session *s) { return !sl_device_computes(s->options.lower.devices.kind); }
 
-/* Terms of the options, and those of the lowered graph. */
+/* Joins the job with the run fingerprint: terms of the options and of the lowered graph. */
 static sl_status join_job(const sl_session *s) {
   const sl_session_options *o = &s->options;
   const sl_term *more;
@@ -180,7 +180,7 @@ static sl_status join_job(const sl_session *s) {
 static sl_status make_runtime(sl_session *s) {
   sl_runtime_options run = s->options.run;
   sl_job *job = s->options.job;
-  run.watchdog_seconds = -1; /* a source may wait for long */
+  run.watchdog_seconds = -1; /* a source may wait for a long time */
   if (is_modelled(s)) run.no_data = true, run.duration = sli_price_firing, run.duration_ctx = s;
   if (s->play) run.clock = SL_CLOCK_VIRTUAL;
   if (job) run.peers = sl_job_peers(job), run.process = sl_job_process(job);
@@ -256,7 +256,7 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
     *out = s;
     return SL_OK;
   }
-  s->status = status; /* which its job ends with */
+  s->status = status; /* reported to the job by sl_session_destroy */
   char *detail = sli_strdup(sl_detail());
   sl_session_destroy(s);
   sl_fail(status, "%s", detail);
@@ -281,7 +281,7 @@ static sl_status free_ticks(sl_session *s) {
   return sli_log_close(s);
 }
 
-/* One that was never joined has nobody to tell. */
+/* Ends the job, if it was joined; otherwise nobody needs to be told. */
 static void end_job(sl_session *s) {
   sl_job *job = s->options.job;
   if (!job) return;
@@ -296,7 +296,7 @@ static sl_status write_trace(const sl_session *s) {
   return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, s->play ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL);
 }
 
-/* Of all processes in the first one, unless the session has failed. */
+/* Writes the trace of all processes, in process 0, unless the session has failed. */
 static sl_status keep_trace(const sl_session *s) {
   bool failed = s->options.job && s->status;
   return s->ran && s->options.trace && !failed ? write_trace(s) : SL_OK;

@@ -1,4 +1,4 @@
-/* What a tick gave, when it is back. */
+/* Results of a completed tick. */
 #include <string.h>
 
 #include "serve/serve.h"
@@ -20,7 +20,7 @@ static void count_rows(sl_session *s, const part *p) {
   r->computed = SLI_MAX(r->computed, end);
 }
 
-/* Nothing of it is under way any more: it may have wished to go. */
+/* Finishes a cancellation or preemption once no tick of the request is under way. */
 static void settle(sl_session *s, request *r) {
   if (r->cancelled) {
     sli_session_finish(s, r, SL_END_CANCELLED);
@@ -40,12 +40,13 @@ static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
     if (!r->ticks) settle(s, r);
 }
 
-/* For a tick that was alone: from when there was something to compute, so with choosing it and telling others. */
+/* Seconds of a tick that ran alone, from when there was work; includes choosing it and
+ * delivering the results. */
 static double seconds_waited(const sl_session *s) {
   return (double)(s->stats.last_tick_ns - s->stats.waiting_since_ns) * 1e-9;
 }
 
-/* NULL: nothing was computed. */
+/* Takes a tick's results; x is NULL if nothing was computed. */
 static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
   static const sl_sampled nothing = {.finite = 1};
   if (t->count) {
