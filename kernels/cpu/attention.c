@@ -1,5 +1,5 @@
-/* Rows of attention, on separate q, k, v and on one packed tensor. Both are
- * views for the same strided kernel (vector/attention.h). */
+/* CPU kernels of attention, on separate q, k, v and on one packed tensor. Both are views for the
+ * same strided kernel (vector/attention.h). */
 #include <stddef.h>
 
 #include "kernels/cpu/chunk.h"
@@ -7,8 +7,7 @@
 #include "ops/attention_shape.h"
 #include "ops/ops.h"
 
-/* The sizes and strides of a call whose q rows are q_row floats apart and whose
- * k and v rows are kv_row apart. */
+/* Fills the sizes and strides of a call. q rows are q_row floats apart, k and v rows kv_row. */
 static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, int64_t kv_row,
                           const void *ids) {
   int64_t length = o->dim[1];
@@ -59,7 +58,7 @@ static void forward(const sl_call *call, sli_attention *a) {
   sl_team_for(call->team, sli_attention_cut(a, call->team), sli_cpu()->attention, a);
 }
 
-/* o, lse and do are inputs i and behind. */
+/* o, lse and do are inputs i, i + 1 and i + 2. */
 static void backward(const sl_call *call, sli_attention *a, int i) {
   a->o = call->in[i];
   a->lse = (float *)call->in[i + 1];

@@ -1,23 +1,7 @@
-/* Rows of attention over one piece of a sequence that is cut along its
- * positions, after Sun et al., arXiv 2406.03488.
+/* CPU kernels of attention over one piece of a sequence (Sun et al., arXiv 2406.03488).
+ * ops/attention_piece.c describes the records of keys, values, gradients and ids.
  *
- * A causal query needs the keys and values of every earlier position, so they
- * are kept: kv [B, T, 2 Hkv*D] belongs to the whole sequence, and each piece
- * forward writes its rows into it and attends to all rows up to its own. On the
- * way back the pieces come in reverse. A piece's queries send gradients to the
- * keys and values of all positions before them, which belong to pieces whose
- * turn is yet to come; dkv keeps them until then. When a piece's turn comes,
- * all later ones have had theirs, so its rows of dkv, with its own share added,
- * are complete and leave as dk and dv.
- *
- * Where documents are told apart by ids, those of every position so far are kept likewise: the
- * forward pieces write theirs, and the way back finds all that it needs.
- *
- * A call that is made again on the way back finds the record as the way there has left it, with
- * the piece's own keys and values in it, and writes none of it.
- *
- * All are views for the kernel of whole sequences (vector/attention.h), whose
- * query 0 then stands at position q0. */
+ * All are views for the whole-sequence kernel (vector/attention.h), with query 0 at position q0. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -26,9 +10,9 @@
 #include "ops/attention_shape.h"
 #include "ops/ops.h"
 
-/* ---- rows from here to there ---------------------------------------------------- */
+/* ---- moving rows ---------------------------------------------------------------- */
 
-/* One block of columns in all rows of a batch of sequences. Strides in floats. */
+/* A block of columns, in all rows of a batch of sequences. Strides in floats. */
 typedef struct block {
   const float *from;
   float *to;
@@ -43,7 +27,7 @@ typedef struct move {
 
 enum { MOVE_ROWS = 64 };
 
-/* Chunk i: sequence, tile of rows. */
+/* Moves chunk i, one sequence's tile of rows. */
 static void move_chunk(void *arg, int i) {
   const move *m = arg;
   int64_t sequence = i / m->tiles;
@@ -62,9 +46,9 @@ static void move_rows(const sl_call *call, int64_t sequences, move *m) {
   sl_team_for(call->team, (int)(sequences * m->tiles), move_chunk, m);
 }
 
-/* ---- the kernels ------------------------------------------------------------------ */
+/* ---- kernels ---------------------------------------------------------------------- */
 
-/* The sizes of a call, and the strides of everything but q and dq; ids are those of the whole
+/* Fills the sizes of a call, and all strides but those of q and dq. `ids` covers the whole
  * sequence. */
 static sli_attention view(const sl_call *call, const sl_type *o, const void *ids) {
   int64_t dim = o->dim[2] / call->attrs->heads, kv_row = 2 * sli_kv_heads(call->attrs) * dim;
@@ -88,7 +72,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, const void *ids
   };
 }
 
-/* k and v of the piece, k_row floats from row to row, go into the record. */
+/* Returns the move of the piece's k and v, with rows x_row floats apart, into the record. */
 static block into_record(const sli_attention *a, const float *x, int64_t x_row, float *record) {
   return (block){.from = x, .from_row = x_row, .from_batch = a->queries * x_row,
                  .to = record + a->q0 * a->kv_row, .to_row = a->kv_row, .to_batch = a->kv_batch,
@@ -113,7 +97,7 @@ static void forward(const sl_call *call, sli_attention *a, const float *q, int64
   sl_team_for(call->team, sli_attention_cut(a, call->team), sli_cpu()->attention, a);
 }
 
-/* The piece's ids, the call's last input, go into the record of them, its last output. */
+/* Copies the piece's ids, the call's last input, into their record, the last output. */
 static const void *keep_ids(const sl_call *call) {
   int64_t n = call->in_type[0].dim[1], batch = call->in_type[0].dim[0];
   const int32_t *ids = call->in[call->nin - 1];
@@ -140,7 +124,7 @@ static void again_cpu(const sl_call *call) {
   forward(call, &a, call->in[0], a.o_row, call->in[kv]);
 }
 
-/* The piece's queries out of the packed tensor, for the way back. */
+/* Returns the move of the piece's queries out of the packed tensor, for the backward pass. */
 static block keep_queries(const sl_call *call, const sli_attention *a) {
   int64_t row = call->in_type[0].dim[2];
   return (block){.from = call->in[0], .from_row = row, .from_batch = a->queries * row,
@@ -168,7 +152,7 @@ static void packed_again_cpu(const sl_call *call) {
   forward(call, &a, call->in[0], call->in_type[0].dim[2], call->in[kv]);
 }
 
-/* dq, dk and dv are rows dq_row floats apart, dk and dv kv_row. */
+/* Computes dq, with rows dq_row floats apart, and dk and dv, with rows kv_row apart. */
 static void backward(const sl_call *call, float *record, float *dq, int64_t dq_row, float *dk,
                      float *dv, int64_t kv_row) {
   sli_attention a = view(call, &call->in_type[2], sli_optional(call, 5));

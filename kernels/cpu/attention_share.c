@@ -1,13 +1,8 @@
-/* Rows of attention for a share of a piece's queries.
+/* CPU kernels of attention for one device's share of a piece's queries. ops/attention_share.c
+ * describes the sharding and the records.
  *
- * Where sequences are cut in pieces and devices share out the positions of each, a device has the queries of
- * its own and brings itself the keys and values of the others: those of the whole piece are one array then.
- * Its record keeps them for the pieces behind, so each position crosses once there and its gradient once back.
- * What these queries send to the keys of earlier positions grows in a record of this device alone; a piece's
- * rows of that, complete when its turn comes, are this device's summand of the piece's gradient.
- *
- * Queries are one run of positions or two, each a view for the kernel of whole sequences
- * (vector/attention.h). A query's numbers are those that one device finds for it (attention_piece.c). */
+ * Queries are one or two runs of positions, each a view for the whole-sequence kernel
+ * (vector/attention.h). Results per query equal those on one device (attention_piece.c). */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -16,9 +11,9 @@
 #include "ops/attention_share.h"
 #include "ops/ops.h"
 
-/* ---- rows from here to there ---------------------------------------------------- */
+/* ---- moving rows ---------------------------------------------------------------- */
 
-/* The piece's rows of a record, so many bytes a row, into it or out of it. */
+/* Moves the piece's rows, row_bytes each, into a record or out of it. */
 typedef struct move {
   int64_t rows, row_bytes, tiles;
   const char *from;
@@ -28,7 +23,7 @@ typedef struct move {
 
 enum { MOVE_ROWS = 64 };
 
-/* Chunk i: sequence, tile of rows. */
+/* Moves chunk i, one sequence's tile of rows. */
 static void move_chunk(void *arg, int i) {
   const move *m = arg;
   int64_t b = i / m->tiles;
@@ -46,7 +41,7 @@ static int64_t row_bytes(const sl_type *type) {
   return (type->ndim > 2 ? type->dim[2] : 1) * (int64_t)sizeof(float);
 }
 
-/* What has come of the piece goes into the record of it. */
+/* Copies the piece's gathered rows into their record. */
 static void keep(const sl_call *call, const sl_type *type, const void *rows, void *record) {
   move_rows(call, type->dim[0],
             (move){.rows = type->dim[1], .row_bytes = row_bytes(type), .from = rows,
@@ -61,9 +56,9 @@ static void give(const sl_call *call, const sl_type *type, const void *record, v
                    .from_batch = call->attrs->length, .to_batch = type->dim[1]});
 }
 
-/* ---- the kernels ------------------------------------------------------------------ */
+/* ---- kernels ---------------------------------------------------------------------- */
 
-/* The sizes of a run of queries, with the keys up to the end of the piece. */
+/* Fills the sizes of a run of queries, with the keys up to the end of the piece. */
 static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t keys, const void *record,
                           const void *ids) {
   const sl_attrs *attrs = call->attrs;

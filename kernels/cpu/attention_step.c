@@ -1,17 +1,7 @@
-/* Rows of attention chunk by chunk: where other devices have most of the keys, a device brings them
- * to itself one chunk after another and takes a step with each (ring attention: Liu et al., arXiv
- * 2310.01889, in the running form of its softmax).
+/* CPU kernels of attention chunk by chunk (ring attention: Liu et al., arXiv 2310.01889).
+ * ops/attention_step.c describes the steps and the spans.
  *
- * A step goes on where the one before ended: its output and the logarithm of its softmax's sum are a
- * running softmax like any other, of which the largest score is that logarithm and the sum is 1.
- * So steps need no more than what attention gives anyway, and are merged inside the kernel, in
- * f32. On the way back each step has the final logarithms, so its share of all gradients is what it
- * would be in one call: dq grows from step to step, and what a chunk's keys and values get goes to
- * whoever has them.
- *
- * Which queries a chunk's keys are set against is said by spans: two runs of positions, one of the
- * queries and one of the keys, and how far the first is ahead of the second. All are views for the
- * kernel of whole sequences (vector/attention.h). */
+ * Each span is a view for the whole-sequence kernel (vector/attention.h). */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -20,9 +10,9 @@
 #include "ops/attention_step.h"
 #include "ops/ops.h"
 
-/* ---- the kernels ----------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------- */
 
-/* An output begins as the step before has left it. */
+/* Initialises an output with the state that the step before left. */
 static void begin(const sl_call *call, int i, int o, void *to) {
   const void *from = sli_optional(call, i);
   size_t bytes = sl_type_bytes(&call->out_type[o]);
@@ -31,7 +21,7 @@ static void begin(const sl_call *call, int i, int o, void *to) {
   else memset(to, 0, bytes);
 }
 
-/* A span of the call: its sizes, and where its rows begin. */
+/* Fills the sizes of a span, and the addresses of its first rows. */
 static sli_attention view(const sl_call *call, const sli_span *s, const void *ids) {
   const sl_attrs *attrs = call->attrs;
   const sl_type *q = &call->in_type[0], *kv = &call->in_type[1];
@@ -50,7 +40,7 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
   return a;
 }
 
-/* The logarithms, where the last step need not give them. */
+/* Scratch for the lse, which the last step need not output. */
 static size_t step_scratch(const sl_call *call, int threads) {
   (void)threads;
   return sl_type_bytes(&call->out_type[1]);

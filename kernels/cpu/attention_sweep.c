@@ -1,17 +1,5 @@
-/* Rows of attention over one piece of a sequence whose keys and values come piece by piece, after Yao
- * et al., arXiv 2408.16978.
- *
- * A call has a piece of queries and one piece of keys and values: of queries k, call by call, those of
- * piece 0, 1, ... up to their own. So nobody has to have the keys of a whole sequence at once. What the
- * queries have seen so far is in the outputs: sums that are not yet divided in o, the largest score
- * and the sum in `seen`, and keys of a tile that is not whole yet in `tail`. Tiles are those of the
- * whole sequence, so all bits are those of calls that have all keys at once (attention_piece.c).
- *
- * On the way back the queries come with the last piece first, and again the keys from the first one on.
- * dq grows from call to call. What queries send to the keys before them grows in dkv, which is
- * of all positions; the last call of a piece finds its own rows of it complete.
- *
- * Which piece of keys comes next, a call leaves for the next one in a row more of `tail` and dkv. */
+/* CPU kernels of attention over one piece of a sequence whose keys and values arrive piece by piece
+ * (Yao et al., arXiv 2408.16978). ops/attention_sweep.c describes the running state. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -20,9 +8,9 @@
 #include "ops/attention_sweep.h"
 #include "ops/ops.h"
 
-/* ---- queries beside keys and values ----------------------------------------------------------- */
+/* ---- moving columns -------------------------------------------------------------------------- */
 
-/* Columns of rows: from one array to another. */
+/* Columns of rows, moved from one array to another. */
 typedef struct columns {
   const float *from;
   float *to;
@@ -85,10 +73,10 @@ static void packed_parts_b_cpu(const sl_call *call) {
                           .of = {{call->in[0], dqkv, q, row, q}, {call->in[1], dqkv + q, kv, row, kv}}});
 }
 
-/* ---- from piece to piece ---------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Which piece of keys it is this time: what the call before has left in row `row` of an output, which
- * is no position's. */
+/* Returns the number of this call's piece of keys. The call before left it in row `row` of an
+ * output, an extra row that holds no position. */
 static int next_piece(const sl_call *call, int output, int64_t row) {
   const sl_type *type = &call->out_type[output];
   int64_t width = type->dim[2], batch = type->dim[1] * width;
@@ -100,7 +88,7 @@ static int next_piece(const sl_call *call, int output, int64_t row) {
   return j;
 }
 
-/* The sizes of a run of a call's queries, which has piece j of the keys. */
+/* Fills the sizes of a run of a call's queries, for piece j of the keys. */
 static sli_attention view(const sl_call *call, const sli_query_run *run, int j, const void *ids) {
   const sl_call_cut *cut = call->attrs->user;
   const sl_type *q = &call->in_type[0];
@@ -121,7 +109,7 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int j, 
       .scale = sli_attention_scale(call->attrs, dim), .bf16 = call->attrs->bf16};
 }
 
-/* The piece's ids go into the record of all. */
+/* Copies the piece's ids into the record of all ids. */
 static const void *keep_ids(const sl_call *call) {
   int64_t n = call->in_type[2].dim[1], batch = call->in_type[2].dim[0];
   const int32_t *ids = call->in[2];
@@ -131,8 +119,8 @@ static const void *keep_ids(const sl_call *call) {
   return record;
 }
 
-/* Keys that have come, of a tile that is not whole yet: they join those that waited already, or are
- * the first. */
+/* Keeps the keys of an incomplete tile: appends them to the waiting ones, or stores them as the
+ * first. */
 static void keep_tail(const sli_sweep *w, float *tail) {
   const sli_attention *a = &w->a;
   sli_range has = a->part.has;
@@ -164,7 +152,7 @@ static void sweep_cpu(const sl_call *call) {
   if (!w.ends) keep_tail(&w, tail);
 }
 
-/* Rows of dkv that are complete. */
+/* Copies complete rows of dkv to the output. */
 static void hand_on(const sl_call *call, const sli_attention *a, const float *dkv) {
   float *to = call->out[1];
   for (int64_t b = 0; to && b < a->batch; b++)
@@ -172,7 +160,7 @@ static void hand_on(const sl_call *call, const sli_attention *a, const float *dk
            (size_t)a->kv_batch * sizeof *to);
 }
 
-/* Of a run of queries, which has piece j of the keys. */
+/* Fills the sizes of the backward pass of a run of queries, for piece j of the keys. */
 static sli_attention view_back(const sl_call *call, const sli_query_run *run, int j) {
   const sl_type *all = &call->out_type[2];
   float *dq = call->out[0];

@@ -1,5 +1,5 @@
-/* Rows of bags: sums or means of rows of a table, and their gradients. What comes to one row of the
- * table is added in the order of the bags, by one thread. */
+/* CPU kernels of embedding bags: sums or means of table rows, and their gradients. One thread adds
+ * the gradients of a table row, in the order of the bags. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- kernels ----------------------------------------------------------------------------- */
 
-/* `at` counts ids. */
+/* Returns the weight of id number `at`. */
 static double weight_of(const float *weights, int64_t at) {
   return weights ? (double)weights[at] : 1;
 }
@@ -70,7 +70,7 @@ static void embedding_bag_w_cpu(const sl_call *call) {
   sli_for_columns(call, &call->out_type[0], bag_w_chunk);
 }
 
-/* Of the weights. */
+/* Computes the gradient of the weights. */
 static void bag_b_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const int32_t *ids = call->in[0];
@@ -92,7 +92,7 @@ static void embedding_bag_b_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], bag_b_chunk);
 }
 
-/* ---- rows -------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------ */
 
 const sl_kernel sli_cpu_embedding_bag = {.backend = "cpu", .run = embedding_bag_cpu};
 

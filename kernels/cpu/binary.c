@@ -1,4 +1,5 @@
-/* Functions of two numbers, with broadcasting; binary.def has the functions. And `where`. */
+/* CPU kernels of functions of two numbers, with broadcasting (listed in binary.def), and of
+ * `where`. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/space.h"
@@ -12,7 +13,7 @@ static void run_fold(const sl_call *call, sli_fold *f) {
   sl_team_for(call->team, sli_chunk_count(s->total, f->block), sli_cpu()->fold, f);
 }
 
-/* Output o of the call, all of whose arrays broadcast together. */
+/* Runs fn for output o of a call whose arrays broadcast together. */
 static void run(const sl_call *call, int o, sli_row_fn *fn) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {[SLI_SPACE_OUT] = &call->out_type[o]};
   sli_fold f = {.fn = fn, .out = call->out[o], .add = sli_accumulates(call, o)};
@@ -27,7 +28,7 @@ static void run(const sl_call *call, int o, sli_row_fn *fn) {
 
 static bool is_loss(const sl_type *type) { return type->dtype == SL_F64; }
 
-/* ---- of doubles: losses ------------------------------------------------------------------- */
+/* ---- doubles: losses ---------------------------------------------------------------------- */
 
 static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
@@ -76,7 +77,7 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
 static void where_cpu(const sl_call *call) { run(call, 0, sli_cpu()->where[0]); }
 
-/* Of the condition and dy; a and b are there for their types. */
+/* Computes gradients from the condition and dy; a and b are present for their types. */
 static void where_b_cpu(const sl_call *call) {
   for (int o = 0; o < 2; o++) {
     const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], NULL, &call->in_type[3],

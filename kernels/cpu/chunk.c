@@ -1,4 +1,4 @@
-/* Choosing the CPU level, and the loops over chunks. */
+/* Selection of the CPU level, and the loops over chunks. */
 #include "kernels/cpu/chunk.h"
 
 #include <stdatomic.h>
@@ -10,14 +10,15 @@
 #endif
 
 #if defined(__x86_64__)
-/* Asked of the processor itself: not all compilers have names for them. */
+/* Reads CPUID directly: not all compilers have names for these bits. */
 static bool has_tiles(void) {
   enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
   unsigned a, b, c, d;
   return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) && d & AMX_BF16 && d & AMX_TILE;
 }
 
-/* A thread's tiles are 8 KiB more to save, for which Linux wants to be asked: once, for all threads to come. */
+/* Requests AMX tile state, once for all later threads. Linux requires the request because tiles add
+ * 8 KiB of state per thread. */
 static bool may_use_tiles(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
   return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA);
@@ -41,7 +42,7 @@ static int detect(void) {
 }
 
 int sli_cpu_level(void) {
-  static atomic_int known = -1; /* written by any thread, always the same value */
+  static atomic_int known = -1; /* written by any thread, always with the same value */
   int level = atomic_load_explicit(&known, memory_order_relaxed);
   if (level < 0) {
     level = detect();

@@ -1,5 +1,4 @@
-/* Rows whose numbers come from the graph itself: constants, positions; and what becomes of
- * integers. */
+/* CPU kernels of constants, of positions, and of casts of integers. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +9,8 @@
 
 /* ---- constants -------------------------------------------------------------------------- */
 
-/* Element `at` of what this device has, in the whole, and how many from it on stand so there. */
+/* Returns where element `at` of this device's part lies in the whole; *run is the number of
+ * contiguous elements. */
 static int64_t stands(const sl_call *call, int64_t at, int64_t *run) {
   const sl_region *region = call->attrs->region;
   *run = sl_type_elements(&call->out_type[0]) - at;
@@ -68,7 +68,7 @@ static void arange_cpu(const sl_call *call) {
 
 /* ---- integers and numbers --------------------------------------------------------------- */
 
-/* Towards 0; what an integer cannot be is the nearest, what is no number 0. */
+/* Rounds towards 0. Numbers out of range give the nearest integer, NaN gives 0. */
 static int32_t to_integer(float x) {
   if (isnan(x)) return 0;
   return x >= 0x1p31f ? INT32_MAX : x <= -0x1p31f ? INT32_MIN : (int32_t)x;
@@ -104,7 +104,7 @@ static void one_hot_cpu(const sl_call *call) {
   sli_for_rows(call, &call->out_type[0], one_hot_chunk);
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- tables ----------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_constant = {.backend = "cpu", .run = constant_cpu};
 

@@ -1,7 +1,7 @@
-/* Rows of convolutions. Of each image the columns are gathered that the kernel meets, an element
- * of it in each row and an output position in each column; then a convolution is a product with
- * the weight, and its gradients are, too. Threads take images in turn, each with columns of its
- * own in the scratch. A kernel of one position meets the image itself. */
+/* CPU kernels of convolutions. For each image the columns under the kernel are gathered (im2col): a
+ * row per kernel element and a column per output position. The convolution and its gradients are
+ * then matrix products with the weight. Threads take images in turn, each with its own columns in
+ * the scratch. A 1x1 kernel reads the image itself. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -12,15 +12,15 @@
 
 /* ---- columns ----------------------------------------------------------------------------- */
 
-/* A call in numbers. Channels and outputs are of one group, `taps` elements of the kernel times
+/* Sizes of a call. Channels and outputs are those of one group; `taps` is kernel elements times
  * channels. */
 typedef struct job {
   const sl_call *call;
   sli_window w;
   int64_t channels, outputs, taps, in, out; /* in, out: positions of an image */
-  bool plain;                               /* the columns are the image itself */
+  bool plain;                               /* the image itself serves as the columns */
   int workers;
-  float *columns, *sums; /* scratch: [workers][taps * out], partial sums behind them */
+  float *columns, *sums; /* scratch: [workers][taps * out], followed by partial sums */
 } job;
 
 static bool is_plain(const sli_window *w) {
@@ -44,9 +44,9 @@ static size_t columns_bytes(const job *j) {
   return j->plain ? 0 : (size_t)(j->workers * j->taps * j->out) * sizeof(float);
 }
 
-/* Which outputs along an axis meet the image with kernel element k. */
+/* Returns the range of outputs along an axis for which kernel element k is inside the image. */
 static sli_range meeting(const sli_window *w, int a, int64_t k) {
-  int64_t at = k * w->dilation[a] - w->pad[a], s = w->stride[a]; /* of output 0 */
+  int64_t at = k * w->dilation[a] - w->pad[a], s = w->stride[a]; /* input position for output 0 */
   int64_t begin = at < 0 ? (-at + s - 1) / s : 0;
   int64_t end = at >= w->in[a] ? 0 : (w->in[a] - 1 - at) / s + 1;
   begin = SLI_MIN(begin, w->out[a]);
@@ -54,7 +54,7 @@ static sli_range meeting(const sli_window *w, int a, int64_t k) {
   return (sli_range){begin, SLI_MAX(end, begin)};
 }
 
-/* A row of columns: kernel element (k, l) on one channel. */
+/* Gathers one row of columns, kernel element (k, l) on one channel. */
 static void gather_row(const sli_window *w, int64_t k, int64_t l, const float *x, float *row) {
   sli_range down = meeting(w, 0, k), along = meeting(w, 1, l);
   memset(row, 0, (size_t)(w->out[0] * w->out[1]) * sizeof *row);
@@ -66,7 +66,7 @@ static void gather_row(const sli_window *w, int64_t k, int64_t l, const float *x
   }
 }
 
-/* Adds a row of columns to where it was gathered from. */
+/* Adds a row of columns to the places it was gathered from. */
 static void scatter_row(const sli_window *w, int64_t k, int64_t l, const float *row, float *x) {
   sli_range down = meeting(w, 0, k), along = meeting(w, 1, l);
   for (int64_t i = down.begin; i < down.end; i++) {
@@ -77,7 +77,7 @@ static void scatter_row(const sli_window *w, int64_t k, int64_t l, const float *
   }
 }
 
-/* Channel, height and width of each row of columns, in the order of the weight. */
+/* Gathers all rows: channel, height and width, in the order of the weight. */
 static const float *gather(const job *j, const float *x, float *columns) {
   if (j->plain) return x;
   int64_t row = 0;
@@ -97,7 +97,7 @@ static void scatter(const job *j, const float *columns, float *x) {
         scatter_row(&j->w, k, l, columns + row++ * j->out, x + c * j->in);
 }
 
-/* Where group g of image n begins, of x and of y; where group g of the weight does. */
+/* Offsets of group g: in image n of x and of y, and in the weight. */
 static int64_t at_x(const job *j, int64_t n, int64_t g) {
   return (n * j->w.groups + g) * j->channels * j->in;
 }
@@ -164,7 +164,7 @@ static void conv_cpu(const sl_call *call) {
   sl_team_for(call->team, j.workers, forward_worker, &j);
 }
 
-/* ---- dx: columns = w^T dy, back to where they were gathered --------------------------------- */
+/* ---- dx: columns = w^T dy, scattered to their places ---------------------------------------- */
 
 static job backward_job(const sl_call *call, int threads) {
   return job_of(call, &call->in_type[2], &call->in_type[1], threads);
@@ -265,7 +265,7 @@ static void conv_w_cpu(const sl_call *call) {
 
 /* ---- db ---------------------------------------------------------------------------------- */
 
-enum { SUMS = 8 }; /* of one channel's positions, in turn */
+enum { SUMS = 8 }; /* partial sums over a channel's positions, used in turn */
 
 static double sum_positions(const float *x, int64_t n) {
   double sums[SUMS] = {0}, total = 0;
@@ -289,7 +289,7 @@ static void channel_sum_cpu(const sl_call *call) {
   sl_team_for(call->team, (int)call->in_type[0].dim[1], channel_chunk, (void *)call);
 }
 
-/* ---- rows --------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_conv = {
     .backend = "cpu", .run = conv_cpu, .scratch = conv_scratch, .prepare = conv_prepare,

@@ -1,4 +1,4 @@
-/* The row that copies: a tensor as it is, or added to what is there. */
+/* CPU kernel of copy: copies a tensor, or adds it to the output. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"

@@ -1,10 +1,10 @@
-/* Rows that tell the documents of a row of tokens apart. What pieces have seen of a row so far, a
- * record keeps: how many documents have ended, and where the one that goes on began. */
+/* CPU kernels that number the documents in a row of tokens. A record keeps the state between pieces
+ * of a row: how many documents have ended, and where the current one began. */
 #include "kernels/cpu/kernels.h"
 #include "ops/documents.h"
 #include "ops/ops.h"
 
-/* Tokens of one row, of which the first stands at position `row`. */
+/* Numbers the documents in n tokens of one row, the first of which is at position `row`. */
 static void tell(const sl_call *call, const int32_t *tokens, int64_t row, int64_t n,
                  int32_t *record, int32_t *ids, int32_t *positions) {
   for (int64_t t = 0; t < n; t++) {

@@ -1,4 +1,4 @@
-/* Rows of ops that work element by element. */
+/* CPU kernels of element-wise ops. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"

@@ -1,4 +1,4 @@
-/* Rows of ops that read tables: token and position embeddings. */
+/* CPU kernels of ops that read tables: token and position embeddings. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -16,7 +16,8 @@ static void zero_chunk(void *arg, int i) {
   memset((float *)call->out[0] + range.begin, 0, (size_t)(range.end - range.begin) * sizeof(float));
 }
 
-/* Zeros go along memory, which is much faster than with each thread's columns; sums are added to them by columns. */
+/* Writes zeros in memory order, which is much faster than column by column, then adds the sums by
+ * columns. */
 static void sum_into_table(const sl_call *call, sli_chunk_fn *add) {
   if (!sli_accumulates(call, 0)) sli_for_elements(call, &call->out_type[0], zero_chunk);
   sli_for_columns(call, &call->out_type[0], add);
@@ -42,7 +43,7 @@ const sl_kernel sli_cpu_position = {.backend = "cpu", .run = position_cpu};
 
 const sl_kernel sli_cpu_position_w = {.backend = "cpu", .run = position_w_cpu};
 
-/* ---- served: positions of any sequences ------------------------------------------------- */
+/* ---- serving: positions of any sequences ------------------------------------------------ */
 
 static void position_served_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_batch_of(call)->rows, sli_cpu()->position_served, (void *)call);

@@ -1,4 +1,4 @@
-/* Rows at the ends of a graph: constants, sources of data, reports. */
+/* CPU kernels at the ends of a graph: constants, data sources, reports. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Rows around the maps of experts: what several of them give a token is put together, and what is more
- * than an expert may take goes without it. */
+/* CPU kernels around the experts' linear maps: combine merges the outputs of a token's experts; the
+ * capacity limit drops the ids beyond what an expert may take. */
 #include <math.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static void combine_b_cpu(const sl_call *call) {
 
 typedef struct limits {
   const sl_call *call;
-  int64_t rows, most; /* ids, and those that an expert keeps */
+  int64_t rows, most; /* number of ids, and how many an expert keeps */
 } limits;
 
 static size_t limit_scratch(const sl_call *call, int threads) {
@@ -61,7 +61,7 @@ static size_t limit_scratch(const sl_call *call, int threads) {
   return (size_t)(sl_type_elements(&call->in_type[0]) * call->attrs->count) * sizeof(int32_t);
 }
 
-/* Does place a go before place b? */
+/* Returns true if the expert keeps place a in preference to place b. */
 static bool is_kept_before(const float *weights, int32_t a, int32_t b) {
   return weights[a] != weights[b] ? weights[a] > weights[b] : a < b;
 }
@@ -76,7 +76,7 @@ static void sift(const float *weights, int32_t *heap, int64_t n, int64_t at) {
   }
 }
 
-/* Of one expert's places the least probable go until no more than `most` are left. */
+/* Drops the least probable places of one expert until at most `most` are left. */
 static void limit_expert(void *arg, int e) {
   const limits *l = arg;
   const int32_t *ids = l->call->in[0];
@@ -101,7 +101,7 @@ static void limit_cpu(const sl_call *call) {
   sl_team_for(call->team, (int)a->count, limit_expert, &l);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_combine = {.backend = "cpu", .run = combine_cpu};
 

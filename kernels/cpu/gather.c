@@ -1,5 +1,5 @@
-/* Rows that take elements of an array by their positions along a dim, and that add elements to such
- * positions. What is added to one position is added in the order of the index, by one thread. */
+/* CPU kernels that gather elements by index along a dim, and that scatter-add to indexed positions.
+ * One thread adds all values of a position, in the order of the index. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 typedef struct taking {
   const sl_call *call;
   sli_indexing by;
-  uint32_t other; /* in place of what is not there */
+  uint32_t other; /* value for an index that is out of range */
 } taking;
 
 static uint32_t other_word(const sl_call *call) {
@@ -50,17 +50,17 @@ static void gather_cpu(const sl_call *call) {
 
 /* ---- sums ------------------------------------------------------------------------------ */
 
-/* y [outer, n, inner] += src [outer, m, inner] at index. */
+/* Computes y [outer, n, inner] += src [outer, m, inner] at index. */
 typedef struct adding {
   sli_indexing by;
   const int32_t *index;
-  const float *src, *base; /* base: what y begins with; NULL: zeros; y itself: what is there */
+  const float *src, *base; /* base: initial values of y; NULL: zeros; y itself: keep */
   float *y;
-  bool shows;    /* an index that is not there makes its line no number */
-  int64_t block; /* lines, outer times inner of them, of a chunk */
+  bool shows;    /* an index out of range sets its line to NaN */
+  int64_t block; /* lines per chunk; there are outer times inner lines */
 } adding;
 
-/* Columns [begin, end) of a row. */
+/* Initialises columns [begin, end) of a row. */
 static void begin_row(const adding *a, int64_t at, int64_t count) {
   if (!a->base) memset(a->y + at, 0, (size_t)count * sizeof *a->y);
   else if (a->base != a->y) memcpy(a->y + at, a->base + at, (size_t)count * sizeof *a->y);
@@ -77,7 +77,7 @@ static void add_row(const adding *a, int64_t outer, int64_t id, const float *src
     for (int64_t c = begin; c < end; c++) y[c] = NAN;
 }
 
-/* Columns [begin, end) of one of the outer positions. */
+/* Adds columns [begin, end) of one outer position. */
 static void add_columns(const adding *a, int64_t outer, int64_t begin, int64_t end) {
   const sli_indexing *x = &a->by;
   for (int64_t r = 0; r < x->n; r++)
@@ -123,7 +123,7 @@ static void scatter_add_cpu(const sl_call *call) {
   add_all(call, &a);
 }
 
-/* ---- rows ------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_gather = {.backend = "cpu", .run = gather_cpu};
 

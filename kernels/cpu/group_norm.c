@@ -1,5 +1,5 @@
-/* Rows of group norm: of each image the channels are taken in groups, and each group is normalised
- * as a whole. A group lies in one piece; a thread takes some of them. */
+/* CPU kernels of group norm: each image's channels are divided into groups, and each group is
+ * normalised as a whole. A group is contiguous; each thread takes some groups. */
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
@@ -8,7 +8,7 @@
 
 /* ---- kernels ----------------------------------------------------------------------------- */
 
-/* Groups of `size` numbers, `channels` of `inner` each. */
+/* Groups of `size` numbers: `channels` channels of `inner` each. */
 typedef struct groups {
   const sl_call *call;
   int64_t images, count, channels, inner, size, block;
@@ -102,7 +102,7 @@ static void group_norm_b_cpu(const sl_call *call) {
   for_groups(&g, group_norm_b_chunk);
 }
 
-/* Sums of a channel over one image. */
+/* Adds the sums of a channel over one image. */
 static void add_channel(const groups *g, int64_t image, int64_t channel, double *gain,
                         double *bias) {
   const float *const *in = (const float *const *)g->call->in;
@@ -137,7 +137,7 @@ static void group_norm_w_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_chunk_count(g.count * g.channels, g.block), group_norm_w_chunk, &g);
 }
 
-/* ---- rows -------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------ */
 
 const sl_kernel sli_cpu_group_norm = {.backend = "cpu", .run = group_norm_cpu};
 

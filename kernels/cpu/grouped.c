@@ -1,10 +1,5 @@
-/* Rows of grouped linear maps: each row goes through the map of the expert that its id names.
- *
- * A call sorts its rows by expert, then by place, and multiplies them in tiles of one expert's rows,
- * which are gathered for that and put back where they belong: so arrays stay in the order of tokens,
- * and what a row gives does not depend on which other experts are here. A tile has TILE rows, or FEW,
- * behind the last of an expert's zeros; weight gradients are summed tile by tile. An expert without
- * rows is ordinary. */
+/* CPU kernels of grouped linear maps: each row goes through the map of the expert that its id
+ * names. ops/grouped.c describes the sorting and the tiles. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,23 +14,23 @@ enum { TILE = 64, FEW = 16, HEIGHTS = 2 };
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-/* And are those several? */
+/* Returns true if gradients of several ids are summed into one row of x. */
 static bool is_summed(const sl_type *x, const sl_type *ids) { return sli_grouped_shared(x, ids) && sl_type_last(ids) > 1; }
 
 /* ---- rows by expert -------------------------------------------------------------------------- */
 
 typedef struct tile {
-  int32_t expert, begin, count; /* of `order` */
+  int32_t expert, begin, count; /* range in `order` */
 } tile;
 
 typedef struct groups {
   const sl_call *call;
-  int64_t rows, each; /* ids; how many of them a row of x is for */
+  int64_t rows, each; /* ids; and how many of them share a row of x */
   int experts, ntiles;
-  int32_t *order;     /* [rows] the rows of each expert, one behind the other */
-  int32_t *first;     /* [experts + 1] the first tile of each */
+  int32_t *order;     /* [rows] rows sorted by expert */
+  int32_t *first;     /* [experts + 1] first tile of each expert */
   tile *tiles;
-  float *shared;      /* [rows, K] gradients of rows that are for several ids */
+  float *shared;      /* [rows, K] gradients of rows that several ids share */
 } groups;
 
 static int64_t most_tiles(int64_t rows, int64_t experts) { return rows / TILE + experts; }
@@ -58,7 +53,7 @@ static void add_tiles(groups *g, int e, int64_t begin, int64_t end) {
     g->tiles[g->ntiles++] = (tile){e, (int32_t)at, (int32_t)SLI_MIN(end - at, TILE)};
 }
 
-/* By counting: the order of rows within an expert stays. */
+/* Sorts rows by expert. The counting sort keeps the order within an expert. */
 static void sort_rows(groups *g) {
   int32_t *begin = g->first;
   memset(begin, 0, (size_t)(g->experts + 1) * sizeof *begin);
@@ -67,7 +62,7 @@ static void sort_rows(groups *g) {
   for (int e = 0; e < g->experts; e++) begin[e + 1] += begin[e];
   for (int64_t r = 0; r < g->rows; r++)
     if (expert_of(g, r) >= 0) g->order[begin[expert_of(g, r)]++] = (int32_t)r;
-  for (int e = 0, at = 0; e < g->experts; e++) { /* begin[e] is where e ends by now */
+  for (int e = 0, at = 0; e < g->experts; e++) { /* begin[e] is now the end of expert e */
     int end = begin[e];
     add_tiles(g, e, at, end);
     at = end;
@@ -90,7 +85,7 @@ static int height_of(int count) { return count <= FEW; }
 
 static int rows_at(int height) { return height ? FEW : TILE; }
 
-/* A tile's rows of an array in a buffer of this thread's, zeros behind them. */
+/* Gathers a tile's rows of an array into a buffer of this thread, padded with zeros. */
 static const float *gather(const groups *g, const tile *t, int room, const float *x, int64_t each,
                            int64_t width) {
   int64_t rows = rows_at(height_of(t->count));
@@ -106,7 +101,7 @@ static void scatter(const groups *g, const tile *t, const float *from, float *y,
     memcpy(y + g->order[t->begin + i] * width, from + i * width, (size_t)width * sizeof *y);
 }
 
-/* Rows that are no expert's here. */
+/* Clears the rows whose ids name no expert of this device. */
 static void clear_others(const groups *g, float *y, int64_t width) {
   for (int64_t r = 0; r < g->rows; r++)
     if (expert_of(g, r) < 0) memset(y + r * width, 0, (size_t)width * sizeof *y);
@@ -125,7 +120,7 @@ static void release(void *state) {
   free(p);
 }
 
-/* `m` or `k` of the shape is a tile's height. */
+/* Creates a product for each tile height; `m` or `k` of the shape is the height. */
 static sl_status prepare(const sli_product_shape shapes[HEIGHTS], void **state) {
   products *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
@@ -163,7 +158,7 @@ static const sli_product *product_for(const groups *g, const tile *t) {
   return ((const products *)g->call->state)->of[height_of(t->count)];
 }
 
-/* Rows x [each] of a tile, times the expert's matrix, to rows of y. */
+/* Multiplies a tile's rows of x by the expert's matrix, into rows of y. */
 static void multiply_tile(const groups *g, const tile *t, const float *x, int64_t each, int64_t k,
                           float *y, int64_t n) {
   const float *w = (const float *)g->call->in[2] + t->expert * k * n;
@@ -207,7 +202,7 @@ static void dx_tile(void *arg, int i) {
   multiply_tile(g, &g->tiles[i], g->call->in[0], 1, w->dim[1], dx, w->dim[2]);
 }
 
-/* The gradients of a token's ids, in their order. */
+/* Sums the gradients of a token's ids, in their order. */
 static void add_shared(void *arg, int i) {
   const groups *g = arg;
   const sl_type *type = &g->call->out_type[0];
@@ -233,7 +228,7 @@ static void grouped_linear_b_cpu(const sl_call *call) {
               add_shared, &g);
 }
 
-/* ---- dw = dy^T x, of each expert -------------------------------------------------------------------- */
+/* ---- dw = dy^T x, for each expert ------------------------------------------------------------ */
 
 static size_t grouped_linear_w_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -244,7 +239,7 @@ static int chunks_of(const groups *g) {
   return sli_product_chunks(((const products *)g->call->state)->of[0]);
 }
 
-/* Some rows of one expert's gradient. */
+/* Computes some rows of one expert's gradient. */
 static void dw_chunk(void *arg, int i) {
   const groups *g = arg;
   const sl_type *dw = &g->call->out_type[0];
@@ -273,7 +268,7 @@ static void grouped_linear_w_cpu(const sl_call *call) {
   sl_team_for(call->team, g.experts * chunks_of(&g), dw_chunk, &g);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_grouped_linear = {
     .backend = "cpu", .run = grouped_linear_cpu, .scratch = grouped_linear_scratch,

@@ -4,7 +4,7 @@
 #include "kernels/bind.h"
 #include "kernels/cpu/served.h"
 
-/* The ops that know how. */
+/* Ops with a kernel for joined calls. */
 static const struct {
   const sl_op *op;
   void (*run)(const sl_call *calls, int n);
@@ -24,7 +24,7 @@ static bool overlap(sl_place a, const sl_type *as, sl_place b, const sl_type *bs
   return a.base == b.base && a.offset < b.offset + sl_type_bytes(bs) && b.offset < a.offset + sl_type_bytes(as);
 }
 
-/* Does `other` touch what `c` writes? */
+/* Returns true if `other` reads or writes the output of `c`. */
 static bool touches(const sl_program_call *other, const sl_program_call *c) {
   bool any = overlap(*other->out, other->out_type, *c->out, c->out_type);
   for (int i = 0; i < other->nin; i++)
@@ -32,7 +32,7 @@ static bool touches(const sl_program_call *other, const sl_program_call *c) {
   return any;
 }
 
-/* Writes it nothing but the workspace, which lies apart from all else? */
+/* Returns true if the call writes only to the workspace, which aliases nothing else. */
 static bool can_join(const sl_program *program, const sl_program_call *c) {
   return find_joining(c->op) < (int)SLI_COUNT(joining) && c->nin <= SLI_JOINED_INPUTS && c->nout == 1 &&
          c->out->base == program->nbases - 1;

@@ -1,4 +1,4 @@
-/* Kernels of the shipped ops for CPUs, a constant each: sli_cpu_linear runs sl_op_linear. */
+/* CPU kernels of the shipped ops, one constant each: sli_cpu_linear runs sl_op_linear. */
 #ifndef SLUICE_CPU_KERNELS_H
 #define SLUICE_CPU_KERNELS_H
 
@@ -8,7 +8,7 @@
 #include "ops/ops.def"
 #undef OP
 
-/* The kernel of an op for CPUs: the op's own, else by its name in the table. NULL: it has none. */
+/* Returns the CPU kernel of an op: the op's own, else the table's by name. NULL: none. */
 const sl_kernel *sli_cpu_kernel(const sl_op *op);
 
 #endif

@@ -1,4 +1,4 @@
-/* The chunk functions for CPU level 0: what every machine of the architecture has. */
+/* Chunk functions for CPU level 0: the architecture's baseline. */
 #include "kernels/cpu/vector/vector.h"
 
 #define SLI_TABLE sli_cpu_level0

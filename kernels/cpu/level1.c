@@ -1,4 +1,4 @@
-/* The chunk functions for CPU level 1: AVX2 and FMA. */
+/* Chunk functions for CPU level 1: AVX2 and FMA. */
 #include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* The chunk functions for CPU level 2: AVX-512. */
+/* Chunk functions for CPU level 2: AVX-512. */
 #include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)

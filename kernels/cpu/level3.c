@@ -1,4 +1,4 @@
-/* The chunk functions for CPU level 3: AVX-512 and its products of bf16 and of bytes. */
+/* Chunk functions for CPU level 3: AVX-512 with bf16 and byte products. */
 #include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)

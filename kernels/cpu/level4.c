@@ -1,4 +1,4 @@
-/* The chunk functions for CPU level 4: AVX-512 with products of bf16, and AMX. */
+/* Chunk functions for CPU level 4: AVX-512 with bf16 products, and AMX. */
 #include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)

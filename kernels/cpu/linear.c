@@ -1,4 +1,4 @@
-/* Rows of the linear map and its gradients, and of packing its weight. */
+/* CPU kernels of the linear map, of its gradients and of the packing of its weight. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@
 
 static void release(void *state) { sli_product_destroy(state); }
 
-/* y = x w^T if `forward`, else dx = dy w. The weight comes packed as input `packed`, or it is input 1 and rounded on the
- * way (attrs.bf16), or not at all. */
+/* Returns the shape of y = x w^T if `forward`, else of dx = dy w. The weight is packed (input
+ * `packed`), or it is input 1 and rounded during the product (attrs.bf16), or not rounded. */
 static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
   bool is_packed = sli_linear_has(call->nin, call->in_type, packed);
@@ -41,7 +41,7 @@ enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
 static sli_product_shape forward_shape(const sl_call *call) {
   sli_product_shape shape = linear_shape(call, true, LINEAR_PACKED);
   shape.bias = sli_linear_has(call->nin, call->in_type, 2);
-  shape.cold = true; /* kept for the way back, it was last read a step ago */
+  shape.cold = true; /* kept for the backward pass, y was last read a step ago */
   return shape;
 }
 
@@ -56,7 +56,7 @@ static size_t linear_scratch(const sl_call *call, int threads) {
   return sli_product_scratch(&shape);
 }
 
-/* Rows of sli_linear_features that are valid of input i: its first dim that is not 1 counts them. */
+/* Returns the valid rows of input i, counted along its first dim that is not 1. */
 static int64_t valid_rows(const sl_call *call, int i) {
   const sl_type *type = &call->in_type[i];
   int64_t all = type->ndim > 2 && type->dim[0] == 1 ? type->dim[1] : type->dim[0];
@@ -86,10 +86,10 @@ static void linear_b_cpu(const sl_call *call) {
                        call->out[0], call->scratch);
 }
 
-/* ---- packed for either --------------------------------------------------------- */
+/* ---- packing for linear and linear_b ------------------------------------------- */
 
 typedef struct packs {
-  sli_pack *of[2]; /* for linear, for linear_b; NULL: nobody reads it */
+  sli_pack *of[2]; /* for linear and for linear_b; NULL: unused */
 } packs;
 
 static void pack_release(void *state) {
@@ -138,7 +138,7 @@ static size_t linear_w_scratch(const sl_call *call, int threads) {
   return sli_product_scratch(&shape);
 }
 
-/* One row of dw, over the rows that are valid, one after another. */
+/* Computes one row of dw, adding the valid rows one after another. */
 static void sum_valid_rows(void *arg, int m) {
   const sl_call *call = arg;
   const sl_type *dw = &call->out_type[0];
@@ -152,8 +152,8 @@ static void sum_valid_rows(void *arg, int m) {
   }
 }
 
-/* The library's products are made for all rows: of fewer, which differ from call to call, it is done
- * by hand, in f32. */
+/* Computes dw by hand, in f32, if not all rows are valid. The library's products are built for all
+ * rows, and the valid length varies from call to call. */
 static bool sums_few(const sl_call *call) {
   if (valid_rows(call, 0) == sl_type_rows(&call->in_type[0])) return false;
   sl_team_for(call->team, (int)call->out_type[0].dim[0], sum_valid_rows, (void *)call);

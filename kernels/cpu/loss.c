@@ -1,4 +1,4 @@
-/* Rows of the losses. Partial sums of chunks meet in chunk order. */
+/* CPU kernels of the losses. Partial sums of chunks are added in chunk order. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/loss.h"
@@ -24,7 +24,7 @@ double sli_loss_sum(const sl_call *call) {
   return add_up(call->scratch, row_chunks(&call->in_type[0]));
 }
 
-/* The mean over the rows. */
+/* Sets the loss to the mean over the rows. */
 static void set_loss(const sl_call *call) {
   double *loss = call->out[0];
   if (loss) *loss = sli_loss_sum(call) / (double)sl_type_rows(&call->in_type[0]);
@@ -43,7 +43,7 @@ static void cross_entropy_part_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy_part);
 }
 
-/* Rows in parts, of so many numbers each. */
+/* Rows in parts of `part` numbers each. */
 typedef struct joining {
   const sl_call *call;
   int part;

@@ -1,4 +1,4 @@
-/* Products of stacks of matrices; each matrix is a product of the library. */
+/* CPU kernels of batched matrix products; each matrix is one product of the library. */
 #include "ops/matmul.h"
 
 #include "kernels/cpu/chunk.h"
@@ -22,7 +22,7 @@ static void release(void *state) { sli_product_destroy(state); }
 typedef struct stack {
   const sl_call *call;
   sli_matmul p;
-  struct sl_team *team; /* of one product */
+  struct sl_team *team; /* team of one product */
 } stack;
 
 static int64_t place(const sli_space *s, int array, int from, int to, int64_t number) {
@@ -32,7 +32,7 @@ static int64_t place(const sli_space *s, int array, int from, int to, int64_t nu
   return at;
 }
 
-/* One matrix of the output. */
+/* Computes one matrix of the output. */
 static void multiply(void *arg, int i) {
   const stack *w = arg;
   const sli_matmul *p = &w->p;
@@ -47,7 +47,7 @@ static void multiply(void *arg, int i) {
   }
 }
 
-/* From so many matrices on each is one thread's. */
+/* Batch size from which each matrix is multiplied by a single thread. */
 enum { MANY = 8 };
 
 static void matmul_cpu(const sl_call *call) {

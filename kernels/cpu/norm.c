@@ -1,4 +1,4 @@
-/* Rows of layer norm and RMS norm. */
+/* CPU kernels of layer norm and RMS norm. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"

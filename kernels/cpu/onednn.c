@@ -1,11 +1,10 @@
-/* oneDNN's primitives for products, and for packing what they read.
+/* oneDNN primitives for matrix products and for the packing of their operands.
  *
- * Primitives are made once, in prepare(), and shared by all threads. What a call
- * of the library needs besides belongs to the calling thread: a stream, some
- * scratch (half a megabyte for usual shapes), and memory objects that wrap the
- * pointers, of which each thread keeps those of the primitives it ran last in a
- * small table keyed by the primitive's number. So a run allocates nothing once
- * the thread is warm. */
+ * Primitives are created once, in prepare(), and shared by all threads. Everything else that a call
+ * of the library needs belongs to the calling thread: a stream, scratch (half a megabyte for usual
+ * shapes), and memory objects that wrap the pointers. A small table per thread, keyed by the
+ * primitive's number, keeps the memory objects of recent primitives. A run therefore allocates
+ * nothing once the thread is warm. */
 #include "kernels/cpu/onednn.h"
 
 #include <omp.h>
@@ -28,7 +27,7 @@ static dnnl_engine_t engine; /* written once, under engine_once */
 static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 
-/* ---- what belongs to a thread ------------------------------------------------- */
+/* ---- per-thread state --------------------------------------------------------- */
 
 enum { TABLE = 64 };
 
@@ -58,7 +57,8 @@ static void make_engine(void) {
   SLI_CHECK(!pthread_key_create(&thread_key, thread_end), "no thread key left");
 }
 
-/* The library runs OpenMP loops, and the thread of a team must stay one. */
+/* Returns the thread's state. Limits OpenMP to one thread: the library runs OpenMP loops, and a
+ * team's thread must not start more. */
 static struct thread *this_thread(void) {
   static _Thread_local struct thread *known;
   if (known) return known;
@@ -70,7 +70,7 @@ static struct thread *this_thread(void) {
   return known;
 }
 
-/* This thread's memory objects for a kernel. */
+/* Returns this thread's memory objects for a kernel. */
 static dnnl_memory_t *memory_for(struct thread *thread, const sli_onednn *kernel) {
   dnnl_memory_t *memory = thread->table[kernel->number % TABLE].memory;
   if (thread->table[kernel->number % TABLE].number == kernel->number) return memory;
@@ -105,10 +105,10 @@ void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b,
   SLI_CHECK(status == dnnl_success, "oneDNN failed: status %d", status);
 }
 
-/* ---- making primitives ---------------------------------------------------------- */
+/* ---- primitives ----------------------------------------------------------------- */
 
-/* rows x columns, stored row by row or (transposed) column by column. `row` is
- * the distance between stored rows. */
+/* Describes a matrix rows x columns, stored row-major or (transposed) column-major. `row` is the
+ * distance between stored rows. */
 static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, int64_t rows,
                               int64_t columns, bool transposed, int64_t row) {
   dnnl_dims_t dims = {rows, columns}, strides = {row, 1};
@@ -116,23 +116,24 @@ static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, i
   return dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides);
 }
 
-/* `columns` of B as the caller has it. */
+/* Describes `columns` columns of B as the caller stores them. */
 static dnnl_status_t describe_b(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
                                 const sli_product_shape *s, int64_t columns) {
   return describe(desc, type, s->k, columns, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
-/* In f32 by stretches along k, along which B must lie as one matrix and to which no bias may be added each time. */
+/* A transposed A is turned for bf16, and for f32 if B is one matrix along k and no bias is added,
+ * because f32 products go along k in stretches. */
 bool sli_onednn_turned(const sli_product_shape *s) {
   return s->a_transposed && (s->bf16 || (!s->b_transposed && !s->bias));
 }
 
 int64_t sli_onednn_turned_row(int64_t k) {
-  enum { LINE = 16 }; /* of a cache */
+  enum { LINE = 16 }; /* floats per cache line */
   return ((k + LINE - 1) / LINE | 1) * LINE;
 }
 
-/* `rows` of A: as the caller has them, or as they are turned. */
+/* Describes `rows` rows of A: as the caller stores them, or turned. */
 static dnnl_status_t describe_a(dnnl_memory_desc_t *desc, dnnl_data_type_t type, const sli_product_shape *s,
                                 int64_t rows) {
   if (!s->a_transposed) return describe(desc, type, rows, s->k, false, s->k);
@@ -140,7 +141,7 @@ static dnnl_status_t describe_a(dnnl_memory_desc_t *desc, dnnl_data_type_t type,
   return describe(desc, type, rows, s->k, false, s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
 }
 
-/* packed: the order of a packed B; NULL: the library may choose. */
+/* packed: order of a packed B; NULL: the library may choose. */
 static dnnl_status_t describe_operands(dnnl_memory_desc_t *desc, const sli_product_shape *s,
                                        int64_t rows, int64_t columns,
                                        const dnnl_memory_desc_t *packed) {
@@ -169,7 +170,7 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, bool add) {
   return status;
 }
 
-/* How the kernel has its operands: the primitive says so for as long as it lives. */
+/* Reads the layout of the operands from the primitive, which owns the descriptions. */
 static void take_descriptions(sli_onednn *kernel) {
   const_dnnl_primitive_desc_t desc;
   dnnl_primitive_get_primitive_desc(kernel->primitive, &desc);
@@ -216,7 +217,7 @@ sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, 
 
 /* ---- packing ---------------------------------------------------------------------- */
 
-/* The library calls what it reads and writes here A and C as well. */
+/* The library's names for a reorder's input and output are those of A and C. */
 _Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST, "a reorder's operands");
 
 static dnnl_status_t make_reorder(sli_onednn *kernel, const dnnl_memory_desc_t *from,

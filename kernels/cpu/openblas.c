@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-/* As the CBLAS standard has it (BLAS Technical Forum, 2001, appendix B). */
+/* Values of the CBLAS standard (BLAS Technical Forum, 2001, appendix B). */
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha,
                             const float *a, int a_row, const float *b, int b_row, float beta, float *c, int c_row);
@@ -17,24 +17,27 @@ typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m
 static cblas_sgemm_fn *cblas_sgemm;
 static char name[64] = "OpenBLAS";
 
-/* Each thread that multiplies takes 32 MiB of addresses, and where there are none left the library ends the process. */
+/* Address space that loading requires. Each multiplying thread takes 32 MiB, and the library ends
+ * the process when none is left. */
 static const size_t room = (size_t)1 << 30;
 
-/* May several threads of ours multiply at once? A build for one thread (0) hands them the same buffer, and what they
- * compute is wrong; one for OpenMP (2) would make threads in each of ours. */
+/* Returns true if several of our threads may multiply at once. A single-threaded build (0) gives
+ * them the same buffer and computes wrong results; an OpenMP build (2) would start threads in each
+ * of ours. */
 static bool is_for_threads(void *library) {
   int (*parallel)(void) = (int (*)(void))dlsym(library, "openblas_get_parallel");
   return parallel && parallel() == 1;
 }
 
-/* The first two words of "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...". */
+/* Takes the first two words of "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...". */
 static void take_name(void *library) {
   char *(*config)(void) = (char *(*)(void))dlsym(library, "openblas_get_config");
   const char *text = config ? config() : NULL, *end = text ? strchr(text, ' ') : NULL;
   if (end) snprintf(name, sizeof name, "%.*s", (int)(end + 1 - text + (ptrdiff_t)strcspn(end + 1, " ")), text);
 }
 
-/* Its own threads would be beside ours. It makes them as it is loaded, if not told before. */
+/* Loads the library with one thread: its own would compete with ours. It starts its threads during
+ * loading unless the environment says otherwise. */
 static void *open_library(void) {
   static const char variable[] = "OPENBLAS_NUM_THREADS";
   const char *users = getenv(variable);
@@ -47,7 +50,7 @@ static void *open_library(void) {
   return library;
 }
 
-/* Without it products have other bits, which is said. */
+/* Loads OpenBLAS. Logs a failure, because products by oneDNN have other bits. */
 static void load(void) {
   const char *why = NULL;
   void *library = NULL;

@@ -1,4 +1,4 @@
-/* Kernels of the update: the gradient's norm, clipping, the optimizers. */
+/* CPU kernels of the update: the gradient's norm, clipping, the optimizers. */
 #include <sluice/optimizer.h>
 
 #include <math.h>
@@ -44,7 +44,7 @@ STEP(adam)
 STEP(sgd)
 STEP(lion)
 
-/* A frozen parameter stays as it is. */
+/* Leaves a frozen parameter unchanged. */
 static void keep_cpu(const sl_call *call) { (void)call; }
 
 const sl_kernel sli_cpu_keep = {.backend = "cpu", .run = keep_cpu};

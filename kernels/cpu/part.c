@@ -1,5 +1,5 @@
-/* Rows that take tensors apart and put them together: what has to happen between devices
- * that share a tensor in one way and devices that share it in another. */
+/* CPU kernels that cut tensors apart and join them: the boxing between devices that shard a tensor
+ * in different ways. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void slice_b_cpu(const sl_call *call) {
 
 /* ---- join -------------------------------------------------------------------------- */
 
-/* Chunks of the first input, then chunks of the second, ... */
+/* Copies a chunk of the concatenated chunks of all inputs. */
 static void join_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_joint *joint = call->attrs->user;
@@ -95,7 +95,7 @@ static void sum_cpu(const sl_call *call) {
 
 /* ---- the sum of one part ------------------------------------------------------------- */
 
-/* A stretch that lies in one piece in the whole: an ordinary sum of so much. */
+/* Sums a stretch that is contiguous in the whole. */
 static void sum_stretch(const sl_call *call, int64_t whole, int64_t part, int64_t bytes) {
   const void *in[SLI_SUM_MOST];
   void *out = (char *)call->out[0] + part;
@@ -126,7 +126,7 @@ static void sum_part_cpu(const sl_call *call) {
               &s);
 }
 
-/* ---- rows --------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_slice = {.backend = "cpu", .run = slice_cpu};
 

@@ -1,4 +1,4 @@
-/* Rows of pools. A chunk is some planes, each one channel of one image. */
+/* CPU kernels of pooling. A chunk is several planes; a plane is one channel of one image. */
 #include <math.h>
 #include <string.h>
 
@@ -9,16 +9,16 @@
 
 /* ---- one plane ----------------------------------------------------------------------------- */
 
-/* What of an axis of the image output i looks at. */
+/* Returns the range of input positions in output i's window along an axis. */
 static sli_range window_range(const sli_window *w, int a, int64_t i) {
   int64_t begin = i * w->stride[a] - w->pad[a], end = begin + w->size[a];
   return (sli_range){SLI_MAX(begin, 0), SLI_MIN(end, w->in[a])};
 }
 
-/* Does x come before the largest so far? NaN does before all, once. */
+/* Returns true if x replaces the largest so far. The first NaN replaces any number. */
 static bool is_larger(float x, float largest) { return x > largest || (isnan(x) && !isnan(largest)); }
 
-/* Where the largest of an output's window is. */
+/* Returns the position of the largest number in an output's window. */
 static int64_t find_largest(const sli_window *w, const float *x, int64_t i, int64_t j) {
   sli_range down = window_range(w, 0, i), along = window_range(w, 1, j);
   int64_t at = down.begin * w->in[1] + along.begin;
@@ -71,7 +71,7 @@ static void mean_plane_b(const sli_window *w, const float *dy, float *dx) {
 typedef struct job {
   const sl_call *call;
   sli_window w;
-  int64_t planes, in, out, per; /* in, out: positions of a plane; per: planes of a chunk */
+  int64_t planes, in, out, per; /* in, out: positions of a plane; per: planes per chunk */
   void (*run)(const struct job *job, int64_t plane);
 } job;
 
@@ -113,7 +113,7 @@ POOL(mean_pool, 0, mean_plane(&j->w, plane_of(j, 0, p, j->in), output_of(j, p, j
 
 POOL(mean_pool_b, 1, mean_plane_b(&j->w, plane_of(j, 0, p, j->out), output_of(j, p, j->in)))
 
-/* ---- rows ---------------------------------------------------------------------------------- */
+/* ---- tables -------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_max_pool = {.backend = "cpu", .run = max_pool_cpu};
 

@@ -1,17 +1,19 @@
-/* Matrix products by tiles.c where the processor has tiles, but for short or narrow ones in f32; else by oneDNN's matmul
- * primitive, or by OpenBLAS where that is faster and installed, in f32 with AVX2 and no more. What follows is of oneDNN.
+/* Matrix products. tiles.c computes them if the processor has tiles, except short or narrow f32
+ * products. Others go to oneDNN's matmul primitive, or to OpenBLAS if it is installed and faster:
+ * in f32 on processors limited to AVX2. The following is about oneDNN.
  *
- * A product is cut along the rows of C into chunks of equal height (and a last
- * one of the rest), each one call of the library on one thread. The height
- * follows from the shape alone, so the sums do not depend on the team; tall
- * products make eight chunks or more, short ones fewer but not an odd number, because
- * below 128 rows the library's copying of B begins to cost (tests/bench/bench_gemm.c). The shortest
- * ones in f32 are cut along the columns of C instead: then no two threads read, and copy, the same of B.
+ * A product is cut along the rows of C into chunks of equal height, plus a last one for the
+ * remainder. Each chunk is one call of the library on one thread. The height follows from the shape
+ * alone, so the sums do not depend on the team. Tall products have eight chunks or more. Short ones
+ * have fewer but not an odd number: below 128 rows the library's copying of B becomes significant
+ * (tests/bench/bench_gemm.c). The shortest f32 products are cut along the columns of C instead, so
+ * that no two threads copy the same part of B.
  *
- * The library is slow where A is read against the grain, so a transposed one is turned: in f32 each thread turns
- * what it is about to multiply, a stretch of its chunk along k, into a buffer of its own, small enough to stay in its
- * cache; in bf16 all is turned beforehand, and what is not transposed each thread rounds in the same way.
- * B is rounded and brought into the library's own order by sli_pack_run, beforehand as well. */
+ * The library is slow on a transposed A, so A is turned first. In f32 each thread turns the part it
+ * is about to multiply, a stretch of its chunk along k, into its own cache-sized buffer. In bf16
+ * all of a transposed A is turned beforehand; an A that is not transposed is rounded by each thread
+ * into its buffer. sli_pack_run rounds B and brings it into the library's order, also
+ * beforehand. */
 #include "kernels/cpu/product.h"
 
 #include <stdio.h>
@@ -29,20 +31,21 @@
 
 enum { BF16_BYTES = 2 };
 enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
-enum { STRETCH = 512 }; /* along k, of what is turned */
-enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 }; /* of what is cut along columns: rows at most, columns of a chunk at least */
+enum { STRETCH = 512 }; /* length along k of a turned stretch */
+/* products cut along columns: most rows, and least columns per chunk */
+enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 
 struct sli_product {
   sli_product_shape shape;
-  bool tiles;             /* all is tiles.c's, and there is nothing else here */
-  bool openblas;          /* chunks are its, and there are no kernels */
-  sli_pack *pack;         /* of B, by each run; NULL: it lies as the kernels read it */
-  int64_t height, width;  /* rows and columns of a chunk: of one of these it has all */
-  int64_t stretch;        /* of k: so much at a time */
+  bool tiles;             /* computed by tiles.c; the fields below are unused */
+  bool openblas;          /* chunks go to OpenBLAS; there are no kernels */
+  sli_pack *pack;         /* packing of B in each run; NULL: the kernels read B as it is */
+  int64_t height, width;  /* rows and columns of a chunk, one of which is all */
+  int64_t stretch;        /* length along k of a stretch */
   struct {
-    sli_onednn whole[2]; /* chunks of full height; [1] adds */
+    sli_onednn whole[2]; /* full-height chunks; [1] adds to C */
     sli_onednn rest[2];  /* the last chunk */
-  } kernels[2];          /* of whole stretches; of the last one */
+  } kernels[2];          /* for whole stretches; for the last one */
 };
 
 /* ---- products --------------------------------------------------------------------- */
@@ -51,7 +54,8 @@ static int64_t up(int64_t x, int64_t multiple) {
   return (x + multiple - 1) / multiple * multiple;
 }
 
-/* Of few chunks, an odd number would leave one of two threads idle while the last one runs. */
+/* Returns the rows of a chunk. Keeps small chunk counts even: an odd count would leave one of two
+ * threads idle during the last chunk. */
 static int64_t chunk_height(int64_t rows) {
   int64_t height = SLI_MIN(SLI_MAX(up(rows / CHUNKS, MULTIPLE), SHORT_CHUNK), TALL_CHUNK);
   int64_t count = up(rows, height) / height;
@@ -59,15 +63,15 @@ static int64_t chunk_height(int64_t rows) {
   return odd ? up((rows + count) / (count + 1), FINE) : SLI_MIN(rows, height);
 }
 
-/* Columns of a chunk: of an even number of chunks. */
+/* Returns the columns of a chunk, for an even number of chunks. */
 static int64_t chunk_width(const sli_product_shape *s) {
   int64_t count = SLI_MIN(s->n / NARROW_CHUNK, CHUNKS) / 2 * 2;
   bool cut = !s->bf16 && s->m <= SHORT_ROWS && count;
   return cut ? up((s->n + count - 1) / count, MULTIPLE) : s->n;
 }
 
-/* The order in which products of this shape read a packed B: what the library
- * chooses for the plainest of them, so that all agree on it. */
+/* Sets the order in which products of this shape read a packed B: the library's choice for the
+ * plainest of them, so that all agree. */
 static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t *order) {
   sli_product_shape plain = *shape;
   plain.bias = plain.add = false;
@@ -84,7 +88,7 @@ static size_t packed_bytes(const sli_product_shape *shape) {
   return sl_type_bytes(&packed);
 }
 
-/* Those of a stretch along k, the last one or another. */
+/* Creates the kernels of a stretch along k: the last one, or any other. */
 static sl_status stretch_create(sli_product *p, bool last, const dnnl_memory_desc_t *packed) {
   sli_product_shape shape = p->shape;
   int64_t rows = shape.m % p->height, columns = shape.n % p->width;
@@ -139,7 +143,7 @@ void sli_product_destroy(sli_product *product) {
   free(product);
 }
 
-/* Chunks side by side. */
+/* Returns the number of chunks across C. */
 static int chunks_across(const sli_product *p) {
   return (int)(up(p->shape.n, p->width) / p->width);
 }
@@ -160,14 +164,14 @@ struct run {
   float *c;
 };
 
-/* Some rows of A in bf16, in this thread's buffer. */
+/* Rounds some rows of A to bf16, into this thread's buffer. */
 static const void *round_rows(const float *a, int64_t count) {
   sli_rounding r = {a, sli_room(SLI_ROOM_ROWS, (size_t)count * BF16_BYTES), count};
   for (int i = 0; i < sli_chunk_count(count, SLI_CHUNK_ELEMENTS); i++) sli_cpu()->round_bf16(&r, i);
   return r.to;
 }
 
-/* Some columns of A as rows, in the same buffer. */
+/* Turns some columns of A into rows, in the same buffer. */
 static const void *turn_rows(const float *a, int64_t row, int64_t steps, int64_t count) {
   int64_t to_row = sli_onednn_turned_row(steps);
   sli_turn t = {a, row, steps, count, sli_room(SLI_ROOM_ROWS, (size_t)(count * to_row) * sizeof *a), to_row};
@@ -175,7 +179,7 @@ static const void *turn_rows(const float *a, int64_t row, int64_t steps, int64_t
   return t.to;
 }
 
-/* A from a row of C on, `rows` of them, and some steps of k, as the library reads it. */
+/* Returns `rows` rows of A and some steps of k in the form that the library reads. */
 static const void *operand_rows(const struct run *run, int64_t row, int64_t rows, int64_t k, int64_t steps) {
   const sli_product_shape *s = &run->product->shape;
   if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
@@ -187,7 +191,7 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
 
-/* The same by OpenBLAS, which has no bias. */
+/* Multiplies by OpenBLAS, which has no bias. */
 static void multiply_rows(const struct run *run, int64_t row, int64_t rows) {
   const sli_product_shape *s = &run->product->shape;
   float *c = run->c + row * s->n;
@@ -215,13 +219,14 @@ static void run_chunk(void *arg, int i) {
     steps = SLI_MIN(p->stretch, s->k - k);
     bool last = steps < p->stretch;
     const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
-    const float *b = (const float *)run->b + (s->b_transposed ? column * s->k : k * s->n + column); /* bf16: from the first */
+    /* bf16: k from 0 */
+    const float *b = (const float *)run->b + (s->b_transposed ? column * s->k : k * s->n + column);
     sli_onednn_run(&kernel[run->add || k], operand_rows(run, row, rows, k, steps), b,
                    run->bias ? run->bias + column : NULL, run->c + row * s->n + column);
   }
 }
 
-/* A that is transposed, turned. */
+/* Bytes of a turned A, if A is transposed. */
 static size_t turned_bytes(const sli_product_shape *s) {
   return s->a_transposed ? (size_t)(s->m * sli_turned_row(s->k)) * BF16_BYTES : 0;
 }
@@ -232,7 +237,7 @@ size_t sli_product_scratch(const sli_product_shape *s) {
   return turned_bytes(s) + (s->b_packed ? 0 : packed_bytes(s));
 }
 
-/* Brings both operands of a product in bf16 into the orders that its kernels read. */
+/* Reorders both operands of a bf16 product for its kernels. */
 static void order_operands(struct run *run, struct sl_team *team, void *scratch) {
   const sli_product_shape *s = &run->product->shape;
   sli_turning t = {.from = run->a, .row = s->m, .k = s->k, .n = s->m, .block = 16, .to = scratch};
@@ -277,11 +282,11 @@ void sli_product_run_chunk(const sli_product *product, bool add, const void *a, 
 /* ---- packing ---------------------------------------------------------------------- */
 
 struct sli_pack {
-  sli_turning turning;  /* block 0: the order is none of ours */
-  sli_onednn kernel; /* then, of a reorder, from A to C */
+  sli_turning turning;  /* block 0: the library's order, not one of ours */
+  sli_onednn kernel; /* then: a reorder, from A to C */
 };
 
-/* The columns of a block where the order is pack_bf16's; else 0. */
+/* Returns the columns per block if the order is that of pack_bf16, else 0. */
 static int64_t packed_block(const dnnl_memory_desc_t *order, int64_t k) {
   const dnnl_blocking_desc_t *b = &order->format_desc.blocking;
   bool three = order->format_kind == dnnl_blocked && b->inner_nblks == 3;
@@ -330,8 +335,8 @@ void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, vo
 
 /* ---- bf16 ------------------------------------------------------------------------- */
 
-/* The library has looked at the processor, at what the system allows, and at
- * the user's own limit (ONEDNN_MAX_CPU_ISA). */
+/* Asks the library, which has checked the processor, the system's permission and the user's limit
+ * (ONEDNN_MAX_CPU_ISA). */
 const char *sl_cpu_bf16(void) {
   unsigned isa = dnnl_get_effective_cpu_isa();
   if (sli_has_tiles()) return sli_cpu()->tiles ? "amx-bf16" : "emulated";
@@ -342,7 +347,8 @@ const char *sl_cpu_bf16(void) {
   return can && emulate && !strcmp(emulate, "1") ? "emulated" : NULL;
 }
 
-/* Where there are tiles, short and narrow products in f32 are the library's all the same. */
+/* Names the library of the products. With tiles, it still computes short and narrow f32
+ * products. */
 const char *sl_cpu_products(bool bf16) {
   static __thread char text[128];
   const dnnl_version_t *v = dnnl_version();

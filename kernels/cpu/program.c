@@ -1,4 +1,4 @@
-/* Programs made ready for CPUs: the kernels of calls, what these keep, and the scratch they need. */
+/* Preparation of programs for CPUs: the calls' kernels, their states and the scratch they need. */
 #include <sluice/program.h>
 
 #include "kernels/bind.h"

@@ -1,4 +1,4 @@
-/* The CPU queue: a team of cores that runs a program where it is launched. */
+/* The CPU queue: a team of cores that runs a program on the launching thread. */
 #include <sluice/program.h>
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
   return SL_OK;
 }
 
-/* What a call has filled. */
+/* Records the valid length that a call set. */
 static void take_extent(const sl_program_call *c, int o, int32_t rows, const sli_extents *x) {
   int e = sli_extent_of(c->out_extent, o);
   if (e < 0 || !sli_bit_on(c->op->fills, o)) return;
@@ -51,7 +51,7 @@ static void take_extent(const sl_program_call *c, int o, int32_t rows, const sli
   x->valid[e] = rows;
 }
 
-/* A call that looks at extents, or fills. */
+/* Runs a call that reads or sets valid lengths. */
 static void run_counting(const sl_program_call *c, sl_call *call, const sli_extents *x) {
   int32_t in_rows[c->nin + 1], out_rows[c->nout + 1];
   for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(x, c->in_extent, i);
@@ -66,14 +66,14 @@ static void run_counting(const sl_program_call *c, sl_call *call, const sli_exte
     if (call->out[o]) take_extent(c, o, out_rows[o], x);
 }
 
-/* Over no rows: what is made of rows has none either, and sums are 0. */
+/* Runs a call on zero rows: outputs with a valid length have no rows either, and sums are 0. */
 static void run_empty(const sl_program_call *c, const sl_call *call) {
   for (int o = 0; o < c->nout; o++)
     if (call->out[o] && !sli_bit(call->accumulate, o) && sli_extent_of(c->out_extent, o) < 0)
       memset(call->out[o], 0, sl_type_bytes(&c->out_type[o]));
 }
 
-/* A call that knows of no extents sees arrays that are no longer. */
+/* Runs a call that knows of no valid lengths, on types cut to their valid rows. */
 static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *x) {
   sl_type in_type[c->nin + 1], out_type[c->nout + 1];
   bool empty = false;
@@ -89,7 +89,7 @@ static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *
   else c->kernel->run(call);
 }
 
-/* What a call is told of the rows of a slot that it reads is what stands beside the slot. */
+/* Checks that the valid rows given to a call equal the number beside the slot that it reads. */
 static void check_told(const sl_program_call *c, const sl_firing *firing, const sli_extents *x) {
   for (int i = 0; i < c->nin && c->in_extent && firing->extents; i++) {
     int32_t base = c->in[i].base;
@@ -114,7 +114,7 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   else run_cut(c, &call, x);
 }
 
-/* Several, none of which fills. */
+/* Runs n joined calls, none of which sets a valid length. */
 static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_firing *firing, const sl_tick *tick,
                        const sli_extents *x) {
   const void *in[SLI_JOINED][SLI_JOINED_INPUTS];
@@ -133,7 +133,7 @@ static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_f
   if (wanted) sli_joined_run(calls, wanted);
 }
 
-/* Calls' share of what they took together, by what they write. */
+/* Splits the time of joined calls among them by output bytes. */
 static void note_times(const sl_program_call *calls, int n, uint64_t ns) {
   double all = 0;
   for (int i = 0; i < n && n > 1; i++) all += (double)sl_type_bytes(calls[i].out_type);
@@ -144,13 +144,14 @@ static void note_times(const sl_program_call *calls, int n, uint64_t ns) {
   }
 }
 
-/* Apart, so that a firing with nothing to run costs next to nothing. */
+/* Kept out of line, so that a firing with nothing to run costs next to nothing. */
 static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
                                                   const sl_firing *firing) {
   uint64_t start = sli_now_ns();
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
-  const int32_t *joined = program->state; /* NULL: another kind of queue has prepared it, each call runs alone */
+  /* NULL: prepared by another kind of queue; each call runs alone */
+  const int32_t *joined = program->state;
   if (joined) joined += calls - program->calls;
   sli_doing doing = {NULL, firing};
   sli_doing_now = &doing;
@@ -197,7 +198,7 @@ static bool cpu_launch(void *queue, const sl_program *program, const sl_firing *
 
 static bool cpu_done(void *queue, uint64_t fence, uint64_t now_ns) {
   (void)queue, (void)fence, (void)now_ns;
-  return true; /* nothing is ever left unfinished */
+  return true; /* a launch is complete when it returns */
 }
 
 static uint64_t cpu_due(void *queue, uint64_t fence) {
@@ -209,9 +210,9 @@ const sl_queue_ops sl_queue_cpu = {
     .name = "cpu", .works = true,
     .open = cpu_open,     /* allocates, starts the team */
     .close = cpu_close,
-    .launch = cpu_launch, /* runs the program: takes as long as it takes */
+    .launch = cpu_launch, /* runs the program on this thread */
     .done = cpu_done,
-    .prepare = cpu_prepare, /* refuses what has no CPU function */
+    .prepare = cpu_prepare, /* refuses ops without a CPU kernel */
     .release = cpu_release,
     .scratch = sl_program_scratch,
     .due = cpu_due,

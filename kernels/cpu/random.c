@@ -1,12 +1,12 @@
-/* Rows that draw random numbers. */
+/* CPU kernels that draw random numbers. */
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"
 
-/* Draws for the elements of a chunk, at most 64 at once, and hands them on: words[] of whole
- * blocks, of which those from `skip` on are for elements at .. at + n. */
+/* Consumer of the words drawn for a chunk, at most 64 elements at a time. words[] is whole blocks;
+ * the words from `skip` on belong to elements at .. at + n. */
 enum { DRAWN = 64 };
 
 typedef void use(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at, int64_t n);
@@ -32,7 +32,7 @@ static void draw_chunk(const sl_call *call, int i, use *fn) {
   }
 }
 
-/* In [0, 1), exact in f32. */
+/* Returns a number in [0, 1), exact in f32. */
 static float fraction(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p-24f; }
 
 /* ---- dropout ------------------------------------------------------------------------ */
@@ -58,7 +58,7 @@ static void draw_uniform(const sl_call *call, const uint32_t *words, int64_t ski
   for (int64_t i = 0; i < n; i++) y[i] = low + (high - low) * fraction(words[skip + i]);
 }
 
-/* Box and Muller's: a pair of words makes a pair of numbers. */
+/* Box-Muller transform: a pair of words gives a pair of numbers. */
 static float normal(const uint32_t *words, int64_t i) {
   const uint32_t *pair = words + (i & ~1);
   float radius = sqrtf(-2 * logf(1 - fraction(pair[0])));
@@ -85,7 +85,7 @@ static void normal_cpu(const sl_call *call) {
   sli_for_elements(call, &call->out_type[0], normal_chunk);
 }
 
-/* ---- rows --------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_dropout = {.backend = "cpu", .run = dropout_cpu};
 

@@ -1,4 +1,4 @@
-/* Rows that sum, average or look for the largest along dims: attrs.axes has a bit for each. */
+/* CPU kernels of sum, mean and maximum along dims: attrs.axes has a bit for each. */
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
@@ -11,7 +11,7 @@ static float factor_of(const sl_attrs *attrs) { return attrs->value != 0 ? attrs
 
 /* ---- sums ----------------------------------------------------------------------------- */
 
-/* in[0] of one type onto an output of another that broadcasts with it. */
+/* Folds in[0] of one type onto an output of another type that broadcasts with it. */
 static void fold_first(const sl_call *call, const sl_type *whole, const sl_type *in,
                        const void *from, const sl_type *out, float factor) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {in, NULL, NULL, out};
@@ -62,14 +62,14 @@ static void mean_b_cpu(const sl_call *call) {
   fold_first(call, x, &scalar, call->in[1], x, 1 / (float)sl_type_elements(x));
 }
 
-/* ---- of what has been repeated ---------------------------------------------------------- */
+/* ---- gradient of broadcasting ----------------------------------------------------------- */
 
 static void expand_b_cpu(const sl_call *call) {
   const sl_type *dy = &call->in_type[0];
   fold_first(call, dy, dy, call->in[0], &call->out_type[0], 1);
 }
 
-/* ---- the largest ------------------------------------------------------------------------ */
+/* ---- maximum ---------------------------------------------------------------------------- */
 
 typedef struct search {
   const sl_call *call;
@@ -86,14 +86,14 @@ static search search_of(const sl_call *call) {
   return s;
 }
 
-/* Where element `number` of dims [from, to) lies in x. */
+/* Returns the place in x of element `number` of dims [from, to). */
 static int64_t place(const sli_space *s, int from, int to, int64_t number) {
   int64_t at = 0;
   for (int d = to - 1; d >= from; number /= s->dim[d--]) at += number % s->dim[d] * s->step[0][d];
   return at;
 }
 
-/* The first of the largest; one that is no number is larger than all. */
+/* Finds the first of the largest; NaN counts as largest. */
 static void reduce_max_chunk(void *arg, int i) {
   const search *w = arg;
   const sli_space *s = &w->space;
@@ -138,7 +138,7 @@ static void reduce_max_b_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_chunk_count(s.space.total, s.block), reduce_max_b_chunk, &s);
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- tables ----------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_reduce_sum = {
     .backend = "cpu", .run = reduce_sum_cpu, .scratch = total_scratch,

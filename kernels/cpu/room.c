@@ -1,4 +1,4 @@
-/* Buffers of threads. */
+/* Per-thread buffers. */
 #include "kernels/cpu/room.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Rows of rotary positions. The table of angles is the state of all calls of a device that turn
- * by the same. */
+/* CPU kernels of rotary positions. The table of angles is a state shared by all calls of a device
+ * with the same angles. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -53,7 +53,7 @@ const sl_kernel sli_cpu_rotary_b = {
     .backend = "cpu", .run = rotary_b_cpu, .prepare = rotary_prepare, .release = free,
 };
 
-/* ---- served: positions of any sequences ------------------------------------------------- */
+/* ---- serving: positions of any sequences ------------------------------------------------ */
 
 static void rotary_served_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_batch_of(call)->rows, sli_cpu()->rotary_served, (void *)call);

@@ -1,10 +1,5 @@
-/* Rows that go to the devices of their experts, and come back.
- *
- * Ids lead rows to experts: places of ids count row by row, a token's one behind the other. Whoever
- * has some of the ids' rows sends each device those that are for its experts, in the order of places;
- * a device puts what comes of all sources one behind the other, which is the order of places of all
- * ids, and what it makes of that goes back in the same parts. So who knows all ids knows which row is
- * whose, and nothing has to be said beside rows. Their number is an extent. */
+/* CPU kernels that dispatch (route) rows to the devices of their experts and collect the results.
+ * ops/route.c describes the order of rows. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -17,8 +12,8 @@
 
 static int64_t width_of(const sl_type *t) { return sl_type_last(t); }
 
-/* Rows that there is room for; where arrays are for tokens and ids alike, rows lie along the first dim
- * that is not 1. */
+/* Returns the rows that an array has room for. Arrays for tokens and for ids both count rows along
+ * the first dim that is not 1. */
 static int64_t room_of(const sl_type *t) { return sl_type_elements(t) / width_of(t); }
 
 static int64_t rows_of(const sl_call *call, int i) {
@@ -79,7 +74,7 @@ static void give_back_cpu(const sl_call *call) {
 
 /* ---- restore ----------------------------------------------------------------------------------------- */
 
-/* Which of the parts has the rows of an expert. */
+/* Returns the part that has the rows of an expert. */
 static int part_of(const sl_route *r, int parts, int32_t id) {
   int part = (int)((int64_t)id * parts / r->count);
   while ((part + 1) * r->count / parts <= id) part++;
@@ -87,7 +82,8 @@ static int part_of(const sl_route *r, int parts, int32_t id) {
   return part;
 }
 
-/* The next row of that part; NULL: an id of no expert's, or a row there was no room for. */
+/* Returns the next row of the id's part; NULL if the id names no expert, or if the row had no
+ * room. */
 static const float *next_row(const sl_call *call, int32_t id, int64_t *at, int64_t width) {
   const sl_route *r = sli_route_of(call);
   if (id < 0 || id >= r->count) return NULL;
@@ -101,7 +97,7 @@ static size_t restore_scratch(const sl_call *call, int threads) {
   return (size_t)call->nin * sizeof(int64_t);
 }
 
-/* A row for each id, or the sum of a token's, in their order. */
+/* Writes a row for each id, or the sum of a token's rows in their order. */
 static void restore_cpu(const sl_call *call) {
   const int32_t *ids = call->in[0];
   int64_t count = sl_type_elements(&call->in_type[0]), width = width_of(&call->out_type[0]);
@@ -115,7 +111,7 @@ static void restore_cpu(const sl_call *call) {
   }
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_dispatch = {.backend = "cpu", .run = dispatch_cpu};
 

@@ -1,5 +1,5 @@
-/* The rows at the ends of a served graph: begin, of the rows that a tick has; pick, of those whose logits are
- * wanted; and sample, of a token for each. */
+/* CPU kernels at the ends of a served graph: begin selects the tick's rows, pick the rows whose
+ * logits are needed, and sample a token for each of them. */
 #include <math.h>
 #include <string.h>
 
@@ -32,13 +32,13 @@ const sl_kernel sli_cpu_pick = {.backend = "cpu", .run = pick_cpu};
 
 /* ---- sample ----------------------------------------------------------------------------- */
 
-/* Tokens in some order, for each row. */
+/* Scratch for an ordering of the tokens, per row. */
 static size_t sample_scratch(const sl_call *call, int threads) {
   (void)threads;
   return (size_t)sl_type_elements(&call->in_type[0]) * sizeof(int32_t);
 }
 
-/* A number in [0, 1) for each place in the text (splitmix64). */
+/* Returns a number in [0, 1) for each position of the text (splitmix64). */
 static double draw(const sl_batch_sequence *how) {
   uint64_t seed = (uint64_t)how->seed[1] << 32 | how->seed[0];
   uint64_t z = seed * UINT64_C(0xd1342543de82ef95) +
@@ -48,13 +48,13 @@ static double draw(const sl_batch_sequence *how) {
   return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* ---- the likeliest ---------------------------------------------------------------------- */
+/* ---- most likely tokens ----------------------------------------------------------------- */
 
 static bool before(const float *logits, int32_t a, int32_t b) {
   return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* tokens[n] is a heap whose root comes last of all. */
+/* Restores the heap property of tokens[n] from `at` on. The root is the least likely token. */
 static void sink(const float *logits, int32_t *tokens, int64_t n, int64_t at) {
   for (int64_t child; (child = 2 * at + 1) < n; at = child) {
     if (child + 1 < n && before(logits, tokens[child], tokens[child + 1])) child++;
@@ -65,7 +65,8 @@ static void sink(const float *logits, int32_t *tokens, int64_t n, int64_t at) {
   }
 }
 
-/* The first k in order, of those that are at least `least`. Returns how many there are. */
+/* Fills tokens[] with the k most likely tokens in order, of those with logits of at least `least`.
+ * Returns their number. */
 static int64_t likeliest(const float *logits, int64_t n, int64_t k, float least, int32_t *tokens) {
   int64_t count = 0;
   for (int32_t v = 0; v < n; v++) {
@@ -88,7 +89,8 @@ static int64_t likeliest(const float *logits, int64_t n, int64_t k, float least,
   return count;
 }
 
-/* Numbers as integers in the same order, 0 and -0 alike: of those compilers compare many at a time. */
+/* Maps floats to integers of the same order, 0 and -0 alike. Compilers vectorise comparisons of
+ * integers. */
 static int32_t ordered(float x) {
   int32_t bits;
   x += 0.0f;
@@ -96,7 +98,7 @@ static int32_t ordered(float x) {
   return bits ^ (bits >> 31 & INT32_MAX);
 }
 
-/* The first of the largest. */
+/* Returns the first of the largest. */
 static int32_t largest_of(const float *logits, int64_t n) {
   int32_t most = INT32_MIN, best = 0;
   for (int64_t v = 0; v < n; v++) most = ordered(logits[v]) > most ? ordered(logits[v]) : most;
@@ -112,7 +114,7 @@ static double sum_exp(const float *logits, int64_t n, double top, double t) {
 
 /* ---- one token ---------------------------------------------------------------------------- */
 
-/* Of all tokens, in their order. */
+/* Samples from all tokens, in their order. */
 static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best) {
   double t = (double)how->temperature, top = (double)logits[best];
   double left = draw(how) * sum_exp(logits, n, top, t);
@@ -121,8 +123,8 @@ static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int
   return best;
 }
 
-/* Fills tokens[] with those that may be chosen, in order: the first top_k, or those of at least a
- * probability. With less than (1 - p) / n each the others have less than 1 - p together. */
+/* Fills tokens[] with the candidates in order: the first top_k, or tokens above a probability
+ * bound. Tokens below (1 - p) / n each have less than 1 - p together. */
 static int64_t candidates(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
                           int32_t *tokens, double *all) {
   double t = (double)how->temperature, top = (double)logits[best];
@@ -137,7 +139,7 @@ static int64_t candidates(const sl_batch_sequence *how, const float *logits, int
   return likeliest(logits, n, n, (float)fmin(least, top), tokens);
 }
 
-/* Of the likeliest alone. */
+/* Samples from the most likely tokens only. */
 static int32_t choose_likely(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
                              int32_t *tokens) {
   double t = (double)how->temperature, top = (double)logits[best], all, sum = 0;

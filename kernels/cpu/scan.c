@@ -1,4 +1,4 @@
-/* Rows that go along a dim in order: the largest of it, sums of what stands before. */
+/* CPU kernels that scan along a dim: top-k and cumulative sums. */
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "ops/space.h"
 
-/* ---- the largest ------------------------------------------------------------------------ */
+/* ---- top-k ------------------------------------------------------------------------------ */
 
 typedef struct ranking {
   const sl_call *call;
@@ -15,11 +15,11 @@ typedef struct ranking {
   int64_t k, block;
 } ranking;
 
-/* What is no number is larger than all. */
+/* NaN is larger than any number. */
 static bool is_larger(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
 
-/* The places of the k largest in their order, of equals the first: n elements of x, `stride`
- * apart, as places are. */
+/* Fills the places of the k largest in order, ties by place. x has n elements, `stride` apart, as
+ * have the places. */
 static void rank(const float *x, int64_t n, int64_t k, int64_t stride, int32_t *places) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -58,9 +58,9 @@ static void top_k_cpu(const sl_call *call) {
   sl_team_for(call->team, sli_chunk_count(r.lines.outer * r.lines.inner, r.block), top_k_chunk, &r);
 }
 
-/* ---- sums of what stands before ----------------------------------------------------------- */
+/* ---- cumulative sums ---------------------------------------------------------------------- */
 
-enum { LINES = 64 }; /* summed side by side */
+enum { LINES = 64 }; /* lines summed side by side */
 
 typedef struct summing {
   const sl_call *call;
@@ -69,7 +69,7 @@ typedef struct summing {
   int64_t block;
 } summing;
 
-/* `count` lines from element `at` on, sums in `type`. */
+/* Sums `count` lines from element `at` on, accumulating in sum_type. */
 #define SUM_LINES(name, type, sum_type)                                                     \
   static void name(const summing *s, int64_t at, int64_t count) {                           \
     const type *x = (const type *)s->call->in[0] + at;                                      \
@@ -114,7 +114,7 @@ static void cumsum_cpu(const sl_call *call) { sum_along(call, false); }
 
 static void cumsum_b_cpu(const sl_call *call) { sum_along(call, true); }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- tables ----------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_top_k = {.backend = "cpu", .run = top_k_cpu, .scratch = top_k_scratch};
 

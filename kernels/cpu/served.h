@@ -1,4 +1,4 @@
-/* What the rows of served graphs share: the batch is their last input. */
+/* Types and helpers of the kernels of served graphs. Their last input is the batch. */
 #ifndef SLUICE_CPU_SERVED_H
 #define SLUICE_CPU_SERVED_H
 
@@ -6,35 +6,39 @@
 #include "ops/batch.h"
 #include "ops/rest.h"
 
-/* SLI_REST_BLOCK numbers of a row as integers of 24 bits with one scale, a power of two: number i is scale * (low[i] +
- * 2^8 upper[i]), to half a scale, where low[i] has 8 bits and upper[i] 16. They lie as the level multiplies them, four
- * numbers in a quad: with upper[i] as middle[i] + 2^8 high[i], or in pairs of 16 bits, the quad's first and third number
- * and its second and fourth. Weights that they multiply are integers less a centre: the sums of products begin at begin[]
- * for that. Numbers that are not all finite have digits 0 and a scale that is NaN. */
+/* SLI_REST_BLOCK numbers of a row as 24-bit integers with one scale, a power of two. Number i is
+ * scale * (low[i] + 2^8 upper[i]), to half a scale; low[i] has 8 bits and upper[i] 16.
+ * The layout is that of the level's products, four numbers in a quad. upper[i] is either middle[i]
+ * + 2^8 high[i], or in pairs of 16 bits: the quad's first and third number, and its second and
+ * fourth.
+ * Weights are integers minus a centre, so the sums of products begin at begin[]. If any number is
+ * not finite, all digits are 0 and the scale is NaN. */
 enum { SLI_LOW, SLI_UPPER, SLI_SUMS };
 enum { SLI_DIGITS = 3, SLI_QUADS = SLI_REST_BLOCK / 4 };
 typedef struct sli_digits {
   int32_t begin[SLI_SUMS];
   float sum, scale; /* sum: of the integers */
   union {
-    int8_t digits[SLI_DIGITS + 1][4]; /* low, middle, high, of no meaning */
+    int8_t digits[SLI_DIGITS + 1][4]; /* low, middle, high, unused */
     int16_t pairs[SLI_SUMS][2][2];
   } quads[SLI_QUADS];
 } sli_digits;
 
-/* Digits that a piece has room for. For few rows it takes longer to read them from another core. */
+/* Digits that a piece has room for. With few rows, computing them costs less than reading them from
+ * another core. */
 enum { SLI_OWN_DIGITS = 128 };
 
-/* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums do not depend on
- * the piece that it is in, so pieces are as many as suit the team. */
+/* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums
+ * do not depend on its piece, so the number of pieces suits the team. */
 enum { SLI_SERVED_COLUMNS = SLI_REST_GROUP };
 typedef struct sli_served_product {
   const sl_call *call;
   int pieces;
-  sli_digits *x; /* where weights lie in blocks: [k / SLI_REST_BLOCK, rows]; NULL: each piece makes them for itself */
+  /* for block formats: [k / SLI_REST_BLOCK, rows]; NULL: each piece computes its own */
+  sli_digits *x;
 } sli_served_product;
 
-/* Several linear_served. */
+/* Runs several linear_served calls. */
 void sli_linear_served_joined(const sl_call *calls, int n);
 
 static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {
@@ -43,25 +47,27 @@ static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {
   return (sli_range){begin, end < n ? end : n};
 }
 
-/* Rows of one sequence that look back together. */
+/* Rows of one sequence that attend together. */
 enum { SLI_SERVED_RUN = 8 };
 typedef struct sli_run {
   int32_t row, rows;
 } sli_run;
 
-/* Attention of a tick over pages: [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim], in f32 or bf16. */
+/* Attention of a tick over pages [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim], in f32 or
+ * bf16. */
 typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
-  int64_t behind;               /* how far a query sees */
+  int64_t behind;               /* keys before the query inside its mask */
   float scale;
-  const float *q, *k, *v;       /* of row 0, */
-  int64_t q_row, kv_row, o_row; /* and from row to row */
+  const float *q, *k, *v;       /* row 0 of each */
+  int64_t q_row, kv_row, o_row; /* row strides */
   float *out;
   void *pages;
   bool bf16;
   const sli_run *runs;
-  int parts;                    /* of the heads that look at one head of keys; a chunk is one of them, for a run */
+  /* parts of the query heads of one KV head; a chunk is one part for one run */
+  int parts;
 } sli_served_attention;
 
 #endif

@@ -1,9 +1,5 @@
-/* Attention of a tick's rows over the pages of their sequences.
- *
- * Keys and values of a position lie in a page of its sequence, which the batch's table names, from
- * the tick that computes them on. A row writes its own first; then each looks back from its
- * position, page after page from the first: so its sums are the same whether it came in a prompt's chunk
- * or alone, and whichever pages the sequence has. */
+/* CPU kernels of attention over the pages of the KV cache. ops/served_attention.c describes the
+ * order of the sums. */
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
@@ -13,7 +9,7 @@ static size_t runs_scratch(const sl_call *call, int threads) {
   return (size_t)call->in_type[0].dim[1] * sizeof(sli_run);
 }
 
-/* Rows of one sequence, at most SLI_SERVED_RUN. Returns how many runs. */
+/* Fills runs of rows of one sequence, at most SLI_SERVED_RUN each. Returns their number. */
 static int find_runs(const sl_batch *batch, sli_run *runs) {
   const int32_t *sequence = sl_batch_sequence_of(batch);
   int n = 0;
@@ -25,7 +21,8 @@ static int find_runs(const sl_batch *batch, sli_run *runs) {
   return n;
 }
 
-/* Heads that look at the same keys go together, if that leaves something to do for all threads. */
+/* Returns the parts into which the query heads of a KV head are cut: few, as long as all threads
+ * have work. */
 static int parts_for(const sli_served_attention *a, int runs, int threads) {
   int chunks = SLI_MAX(runs, 1) * (int)a->kv_heads;
   return SLI_MIN((threads + chunks - 1) / chunks, (int)(a->heads / a->kv_heads));

@@ -1,14 +1,14 @@
-/* Rows of served graphs that read weights: products and tables, of as many rows as there are, each as if it were
- * alone. Weights lie as their types say, and what is made of them has the bits that it has where
- * they are f32. */
+/* CPU kernels of served graphs that read weights: products and tables. Each existing row is
+ * computed as if it were alone. Weights may have any storage format; the results have the same bits
+ * as with f32 weights of the same values. */
 #include "base/base.h"
 #include "kernels/cpu/joined.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
 #include "ops/rest.h"
 
-/* Each thread gets as many pieces, of the same size if that can be. They take some microseconds, and are not so small
- * that what is fetched ahead is often another thread's. */
+/* Returns the number of pieces: the same for each thread, of equal size if possible. A piece takes
+ * some microseconds; it is large enough that prefetched weights rarely belong to another thread. */
 static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
   enum { PRODUCTS = 1 << 18, LEAST = 4 };
   int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS), most = SLI_MAX(all / (LEAST * threads), 1);
@@ -37,7 +37,7 @@ static void run_piece(void *arg, int i) {
   sli_cpu()->linear_served(p, i);
 }
 
-/* Would they all read the same digits? */
+/* Returns true if all calls would read the same digits. */
 static bool read_alike(const sl_call *calls, int n) {
   int same = 1;
   while (same < n && calls[same].in[0] == calls->in[0] && rest_of(&calls[same]) == rest_of(calls)) same++;

@@ -1,4 +1,4 @@
-/* Softmax along a dim: the bit of attrs.axes, or the last. */
+/* CPU kernels of softmax along a dim: the bit of attrs.axes, or the last dim. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/space.h"

@@ -1,16 +1,14 @@
 /* Teams: fork and join for chunks that take microseconds.
  *
- * All chunks of one sl_team_for() hang on a single 64-bit word, the ticket:
- * the high half is the number of the call, the low half how many chunks are
- * still to be claimed. Claiming is a compare-and-swap that decrements it. A
- * claim succeeds only while its call is still running, because the call cannot
- * return before the claimed chunk is done; so a helper may read the call's
- * function and argument after a claim, and a helper that slept through a call
- * is never waited for.
+ * All chunks of one sl_team_for() are counted by a single 64-bit word, the ticket. Its high half is
+ * the number of the call, its low half the number of unclaimed chunks. A claim is a
+ * compare-and-swap that decrements the ticket. A claim succeeds only while its call is running,
+ * because the call cannot return before the claimed chunk is done. A helper may therefore read the
+ * call's function and argument after a claim, and the caller never waits for a helper that slept
+ * through a call.
  *
- * A helper without work spins for a short while, then sleeps on a futex (the
- * epoch); the caller, after its own chunks, waits for the last chunk in the
- * same way (on `unfinished`). */
+ * A helper without work spins for a short while, then sleeps on a futex (the epoch). The caller,
+ * after its own chunks, waits for the last chunk in the same way (on `unfinished`). */
 #include "kernels/cpu/team.h"
 
 #include <linux/futex.h>
@@ -33,14 +31,15 @@ struct helper {
 };
 
 struct sl_team {
-  /* Written by the caller before the ticket is published, read after a claim. */
+  /* Written by the caller before it publishes the ticket, read after a claim. */
   void (*fn)(void *arg, int i);
   void *arg;
   int n;
   const sli_doing *doing; /* the caller's */
 
   _Alignas(SLI_CACHE_LINE) atomic_uint_fast64_t ticket; /* release store / acquire claim */
-  _Alignas(SLI_CACHE_LINE) atomic_uint unfinished; /* chunks; release by doers, acquire by caller */
+  /* chunks; released by workers, acquired by the caller */
+  _Alignas(SLI_CACHE_LINE) atomic_uint unfinished;
   atomic_uint caller_sleeps;
   _Alignas(SLI_CACHE_LINE) atomic_uint epoch; /* futex word of the helpers */
   atomic_uint sleepers;
@@ -87,7 +86,7 @@ static bool has_work(struct sl_team *team) {
   return (uint32_t)atomic_load(&team->ticket) || atomic_load(&team->stop);
 }
 
-/* Spins until there is work; false when it gave up. */
+/* Spins until there is work; returns false after SPIN_NS. */
 static bool spin_for_work(struct sl_team *team) {
   uint64_t end = sli_now_ns() + SPIN_NS;
   do {

@@ -1,12 +1,12 @@
-/* A team: the threads of one CPU device, which share the chunks of a kernel. */
+/* Teams: the threads of one CPU device, which share the chunks of a kernel. */
 #ifndef SLUICE_TEAM_H
 #define SLUICE_TEAM_H
 
 #include <sluice/op.h>
 
-/* Starts threads - 1 helpers; the thread that calls sl_team_for() is member 0.
- * Each helper calls bind(arg, its number) once before its first chunk, bind may
- * be NULL. NULL when a thread cannot be started. */
+/* Starts threads - 1 helpers; the thread that calls sl_team_for() is member 0. Each helper calls
+ * bind(arg, its number) once before its first chunk; bind may be NULL. Returns NULL if a thread
+ * cannot be started. */
 struct sl_team *sli_team_create(int threads, void (*bind)(void *arg, int thread), void *arg);
 
 void sli_team_destroy(struct sl_team *team);

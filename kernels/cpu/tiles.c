@@ -1,15 +1,15 @@
-/* Products on tiles, in bf16 and in f32.
+/* Matrix products on tiles, in bf16 and in f32.
  *
- * C is cut into chunks by its shape alone: up to HEIGHT rows, and so many columns that their panels of B stay in the
- * second cache, while a strip of A stays in the first. Chunks follow each other down the columns, so that a thread
- * finds the panels where it left them.
+ * C is cut into chunks by its shape alone. A chunk has up to HEIGHT rows, and as many columns as
+ * keep their panels of B in the L2 cache, while a strip of A stays in L1. Chunks follow each other
+ * down the columns, so that a thread finds the panels in its cache.
  *
- * What bounds such a product is memory, so what is used once is brought once. In bf16 B is rounded into panels by the
- * chunk that needs them, if all rows are in one chunk: a weight goes from memory to the processor and nowhere else. If
- * not, all of B is beforehand, or by op pack. In the same way A is rounded by the chunk, if all columns are in one. In
- * f32 each chunk splits both (vector/split.h).
+ * Memory bounds these products, so each operand is read once. In bf16, if one chunk has all rows,
+ * it rounds its own panels of B: a weight moves from memory to the processor and nowhere else.
+ * Otherwise all of B is rounded beforehand, or by op pack. In the same way, the chunk rounds A if
+ * it has all columns. In f32 each chunk splits both operands (vector/split.h).
  *
- * The sum of an element of C goes along k from one end to the other, whatever the chunks are. */
+ * The sum of an element of C runs along k from one end to the other, whatever the chunks are. */
 #include "kernels/cpu/tiles.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 #include "ops/ops.h"
 
 enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 640 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
-enum { LARGE_NUMBERS = 256 << 10 }; /* of C: from so many on it does not stay in a cache that a core has for itself */
-enum { DEPTH = 4096 }; /* of a stretch along k in bf16: what is longer is summed up in C */
+enum { LARGE_NUMBERS = 256 << 10 }; /* numbers of C from which it does not fit a core's own cache */
+enum { DEPTH = 4096 }; /* length along k of a bf16 stretch; longer products accumulate in C */
 
 static bool is_set_to(const char *variable, const char *value) {
   const char *is = getenv(variable);
@@ -34,7 +34,7 @@ bool sli_has_tiles(void) { return sli_cpu()->tiles || is_set_to("SLUICE_CPU_BF16
 bool sli_tiles_take(const sli_product_shape *s) {
   if (s->bf16) return sli_has_tiles();
   if (is_set_to("SLUICE_CPU_FP32", "tiles")) return true;
-  bool wide = s->m >= SLI_STRIP && s->n >= SLI_STRIP; /* else more would be zeros than numbers */
+  bool wide = s->m >= SLI_STRIP && s->n >= SLI_STRIP; /* otherwise tiles would be mostly zeros */
   return wide && sli_cpu()->tiles && !is_set_to("SLUICE_CPU_FP32", "library");
 }
 
@@ -43,7 +43,7 @@ static int64_t up(int64_t x, int64_t multiple) { return (x + multiple - 1) / mul
 static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 typedef struct cut {
-  int64_t height, width; /* of a chunk; the width is one of whole panels */
+  int64_t height, width; /* of a chunk; the width is in whole panels */
   int64_t down, across;  /* chunks */
 } cut;
 
@@ -64,12 +64,12 @@ typedef struct run {
   int64_t rows;
   bool add;
   const float *a, *b, *bias;
-  const uint16_t *strips; /* of all of a; NULL: each chunk makes its own */
-  const uint16_t *panels; /* of all of b; NULL: the same */
+  const uint16_t *strips; /* all of A; NULL: each chunk makes its own */
+  const uint16_t *panels; /* all of B; NULL: each chunk makes its own */
   float *c;
 } run;
 
-/* What is there before the chunks begin. */
+/* Return true if A's strips, or B's panels, are made before the chunks begin. */
 static bool strips_first(const sli_product_shape *s) {
   return s->bf16 && (s->a_transposed || cut_of(s, s->m).width < s->n);
 }
@@ -85,7 +85,7 @@ static size_t panels_bytes(const sli_product_shape *s) { return panels_first(s) 
 
 size_t sli_tiles_scratch(const sli_product_shape *s) { return strips_bytes(s) + panels_bytes(s); }
 
-/* Some rows of A from step k on, and columns of B. */
+/* Return the turning of some rows of A, or columns of B, from step k on. */
 static sli_turning strips_of(const run *r, int64_t row, int64_t rows, int64_t k, int64_t steps, void *to) {
   const sli_product_shape *s = r->shape;
   int64_t at = s->a_transposed ? k * s->m + row : row * s->k + k;
@@ -99,13 +99,13 @@ static sli_turning panels_of(const run *r, int64_t column, int64_t columns, int6
                        .block = SLI_STRIP, .turned = s->b_transposed, .to = to};
 }
 
-/* On this thread. */
+/* Reorders on this thread. */
 static const uint16_t *order(sli_chunk_fn *into, sli_turning t) {
   for (int i = 0; i < sli_turn_chunks(&t); i++) into(&t, i);
   return t.to;
 }
 
-/* Strips one by one, each rounded first. */
+/* Rounds and multiplies strips one by one. */
 static void round_and_multiply(const run *r, sli_tiles t, int64_t row, int64_t k, int64_t steps) {
   void *room = sli_room(SLI_ROOM_STRIP, ordered_bytes(SLI_STRIP, DEPTH));
   for (int64_t end = row + t.rows; row < end; row += SLI_STRIP, t.c += SLI_STRIP * t.c_row) {
@@ -146,8 +146,8 @@ static void multiply_chunk(void *arg, int i) {
   }
 }
 
-/* The same in f32, where the chunk splits both operands as it goes: parts take more room than what they are made of, and
- * less time to make than to fetch. */
+/* Multiplies a chunk in f32, splitting both operands on the way. The parts take more memory than
+ * the operands, and splitting is faster than fetching them. */
 static void split_and_multiply_chunk(void *arg, int i) {
   const run *r = arg;
   const sli_product_shape *s = r->shape;

@@ -1,11 +1,11 @@
-/* Functions of one number; unary.def has the functions. */
+/* CPU kernels of functions of one number, listed in unary.def. */
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"
 
-/* ---- of doubles: scalars ------------------------------------------------------------ */
+/* ---- doubles: scalars --------------------------------------------------------------- */
 
 typedef double scalar_fn(double v, double d, double c, double u);
 

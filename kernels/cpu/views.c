@@ -1,4 +1,4 @@
-/* Rows that put tensors together and take them apart, and change no number. */
+/* CPU kernels that join, split, reshape, permute and expand tensors without changing numbers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 
 enum { CHUNK_BYTES = 4 * SLI_CHUNK_ELEMENTS };
 
-/* ---- several arrays and the whole they make along one dim -------------------------- */
+/* ---- concatenation along one dim --------------------------------------------------- */
 
-/* Chunks of the first array, then chunks of the second, ... */
+/* Counts the chunks of all arrays, concatenated in order. */
 static int count_chunks(int n, const sl_type *types) {
   int count = 0;
   for (int i = 0; i < n; i++)
@@ -20,7 +20,7 @@ static int count_chunks(int n, const sl_type *types) {
   return count;
 }
 
-/* Which array chunk *i is of; makes *i its number there. */
+/* Returns the array of chunk *i and sets *i to the chunk's number within it. */
 static int array_of_chunk(const sl_type *types, int *i) {
   for (int a = 0;; a++) {
     int n = sli_chunk_count((int64_t)sl_type_bytes(&types[a]), CHUNK_BYTES);
@@ -77,7 +77,7 @@ typedef struct permuting {
   sli_permutation order;
 } permuting;
 
-/* A row of the output, its elements `stride` apart. */
+/* Gathers a row of the output from elements `stride` apart. */
 static void gather(const char *from, char *to, int64_t n, int64_t stride, size_t bytes) {
   if (stride == 1) {
     memcpy(to, from, (size_t)n * bytes);
@@ -123,7 +123,7 @@ static void expand_cpu(const sl_call *call) {
   move_by(call, sli_expansion_of(&call->in_type[0], &call->out_type[0]));
 }
 
-/* ---- rows --------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_concat = {.backend = "cpu", .run = concat_cpu};
 

@@ -1,4 +1,4 @@
-/* Rows of the cross entropy whose rows count more or less. Partial sums of chunks meet in chunk
+/* CPU kernels of the cross entropy with weighted rows. Partial sums of chunks are added in chunk
  * order. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
@@ -37,7 +37,7 @@ static void join_cpu(const sl_call *call) {
   if (call->out[0]) *(double *)call->out[0] = sli_loss_sum(call);
 }
 
-/* ---- rows -------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------ */
 
 const sl_kernel sli_cpu_target_weight = {.backend = "cpu", .run = target_weight_cpu};
 

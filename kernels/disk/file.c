@@ -20,7 +20,7 @@ typedef struct entry {
   sli_disk_file file;
 } entry;
 
-static entry *all_files; /* of the process; under the lock */
+static entry *all_files; /* all files of the process, guarded by the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool sli_disk_told(const char *word) {
@@ -37,14 +37,14 @@ const sli_disk_file *sli_disk_file_of(const void *address) {
   return e ? &e->file : NULL;
 }
 
-/* ---- making one ------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------------- */
 
 static const char *choose_folder(const char *folder) {
   if (!folder) folder = getenv("TMPDIR");
   return folder && *folder ? folder : "/var/tmp";
 }
 
-/* What lies in such a file system lies in memory. */
+/* Returns the name of a file system that keeps its files in memory, or NULL. */
 static const char *memory_system(long type) {
   switch (type) {
     case TMPFS_MAGIC: return "tmpfs";
@@ -66,8 +66,8 @@ static sl_status check_folder(const char *folder) {
                  name);
 }
 
-/* A file that no folder has, from the start or, where the file system has none such, from the
- * next moment on. */
+/* Opens a nameless file. If the file system lacks O_TMPFILE, the file is created and unlinked at
+ * once. */
 static int open_nameless(const char *folder) {
   int fd = sli_disk_told("named") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0) return fd;
@@ -84,7 +84,7 @@ static sl_status no_room(const char *folder, size_t bytes, size_t available, con
                  folder, sli_format_bytes(have, (double)available), why);
 }
 
-/* What would be found out too late, or by a signal. */
+/* Checks for limits and free space, which would otherwise be found too late or by a signal. */
 static sl_status check_room(const char *folder, int fd, size_t bytes) {
   struct rlimit limit;
   struct statvfs s;
@@ -99,7 +99,8 @@ static sl_status reserve(const char *folder, int fd, size_t bytes) {
   if (status) return status;
   int error;
   while ((error = fallocate(fd, 0, 0, (off_t)bytes) ? errno : 0) == EINTR) {}
-  if (error == EOPNOTSUPP) error = ftruncate(fd, (off_t)bytes) ? errno : 0; /* as they are used */
+  /* blocks are allocated on use */
+  if (error == EOPNOTSUPP) error = ftruncate(fd, (off_t)bytes) ? errno : 0;
   if (!error) return SL_OK;
   struct statvfs s;
   if (error == ENOSPC && !fstatvfs(fd, &s))
@@ -107,7 +108,8 @@ static sl_status reserve(const char *folder, int fd, size_t bytes) {
   return no_room(folder, bytes, 0, strerror(error));
 }
 
-/* Some file systems say that they can and then cannot: so one page is read. */
+/* Turns on direct I/O. Reads one page to verify it: some file systems accept the flag and then
+ * fail. */
 static bool make_direct(int fd) {
   _Alignas(SLI_DISK_PAGE) char page[SLI_DISK_PAGE];
   int flags = fcntl(fd, F_GETFL);
@@ -166,7 +168,7 @@ sl_status sli_disk_file_create(const char *where, size_t bytes, void **memory) {
   return status;
 }
 
-/* Out of the table; the caller's. */
+/* Removes an entry from the table and returns it; the caller owns it. */
 static entry *leave(const void *memory) {
   pthread_mutex_lock(&lock);
   entry **at = &all_files;

@@ -1,4 +1,4 @@
-/* Memory on disk, as a memory table. */
+/* Disk as a memory table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static sl_status move(void *to, const void *from, size_t bytes) {
   return sli_disk_go(&way);
 }
 
-/* From one place on disk to another. */
+/* Copies from one place on disk to another. */
 static sl_status move_within(char *to, const char *from, size_t bytes) {
   enum { BUFFER = 1 << 20 };
   char *buffer = aligned_alloc(SLI_DISK_PAGE, BUFFER);

@@ -1,5 +1,5 @@
-/* The queue that copies to and from disk, while the thread that launches waits. Its programs are
- * copies, all of which are under way at a time where the system has io_uring. */
+/* The queue of copies to and from disk; the launching thread waits for them. With io_uring, all
+ * copies of a program are in flight at once. */
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
@@ -14,10 +14,10 @@
 #include "kernels/disk/ring.h"
 
 typedef struct disk_queue {
-  sli_disk_ring *ring; /* NULL: one after another, by this thread */
+  sli_disk_ring *ring; /* NULL: this thread copies one by one */
   size_t count, capacity;
-  sli_disk_way *ways;  /* of a firing */
-  char *failed;        /* NULL: it has not */
+  sli_disk_way *ways;  /* transfers of a firing */
+  char *failed;        /* NULL: no error */
 } disk_queue;
 
 static void say_plain(int error) {
@@ -49,7 +49,7 @@ static void disk_close(void *queue) {
   free(q);
 }
 
-/* What the ring can carry is kept for it, and all else goes at once. */
+/* Starts a copy: queues it for the ring if the ring can carry it, else copies at once. */
 static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_extents *x,
                             void *to, const void *from) {
   sl_type valid = sli_valid_type(x, c->in_extent, 0, &c->in_type[0]);
@@ -81,7 +81,8 @@ static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_fir
   return status || !q->count ? status : sli_disk_ring_go(q->ring, q->ways, q->count);
 }
 
-/* One that failed is never done, so that whoever waits for it looks why. */
+/* Runs the copies. The fence of a failed launch never completes, so that waiters look for the
+ * error. */
 static bool disk_launch(void *queue, const sl_program *program, const sl_firing *firing,
                         uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
   (void)now_ns, (void)duration_ns;
@@ -136,11 +137,11 @@ const sl_queue_ops sl_queue_disk = {
     .name = "disk", .blocks = true,
     .open = disk_open,
     .close = disk_close,
-    .launch = disk_launch, /* takes as long as the disk does */
+    .launch = disk_launch, /* blocks until the disk is done */
     .done = disk_done,
     .due = disk_due,
     .failure = disk_failure,
-    .prepare = disk_prepare, /* refuses what is no copy */
+    .prepare = disk_prepare, /* refuses ops other than copies */
     .release = disk_release,
     .scratch = disk_scratch,
 };

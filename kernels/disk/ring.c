@@ -10,10 +10,10 @@ enum { DEPTH = 8, PIECE = 1 << 20 };
 
 struct sli_disk_ring {
   struct io_uring uring;
-  sli_disk_way pieces[DEPTH]; /* what has not come of each that is under way; bytes 0: none */
+  sli_disk_way pieces[DEPTH]; /* remainder of each piece in flight; bytes 0: unused */
   int under_way;
-  const sli_disk_way *next, *end; /* ways */
-  size_t begun;                   /* of the next one, bytes */
+  const sli_disk_way *next, *end; /* transfers */
+  size_t begun;                   /* bytes of the next transfer that have been submitted */
   sl_status status;
 };
 
@@ -32,7 +32,7 @@ void sli_disk_ring_close(sli_disk_ring *r) {
   free(r);
 }
 
-/* There is a place for each piece, so there is one for it now. */
+/* Submits a piece. The ring has an entry for each piece, so one is free. */
 static void ask(sli_disk_ring *r, sli_disk_way *piece) {
   struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
   SLI_CHECK(sqe, "io_uring has no place for %d pieces", DEPTH);
@@ -64,7 +64,7 @@ static void begin_more(sli_disk_ring *r) {
   }
 }
 
-/* A piece that came in part goes on with the rest. */
+/* Handles a completion. A piece that was transferred in part is resubmitted for the remainder. */
 static void take_answer(sli_disk_ring *r, sli_disk_way *piece, int result) {
   bool again = result == -EINTR || result == -EAGAIN;
   if (result < 0 && !again) {
@@ -93,7 +93,8 @@ static void take_answers(sli_disk_ring *r) {
   }
 }
 
-/* One piece alone has nothing to be under way beside, and is there sooner when it is waited for. */
+/* Runs the transfers. A single piece is done synchronously: nothing can overlap with it, and that
+ * is faster. */
 sl_status sli_disk_ring_go(sli_disk_ring *r, const sli_disk_way *ways, size_t count) {
   if (count == 1 && ways->bytes <= PIECE) return sli_disk_go(ways);
   r->next = ways;

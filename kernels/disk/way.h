@@ -1,4 +1,4 @@
-/* What goes between a file and the host's memory, and how it goes there while one waits. */
+/* Transfers (ways) between a file and the host's memory, and their synchronous execution. */
 #ifndef SLUICE_DISK_WAY_H
 #define SLUICE_DISK_WAY_H
 
@@ -9,25 +9,26 @@
 typedef struct sli_disk_way {
   const sli_disk_file *file;
   char *memory;
-  off_t at;         /* in the file */
+  off_t at;         /* offset in the file */
   size_t bytes;
   bool out;         /* from memory to the file */
-  const char *name; /* of what goes, for messages; may be NULL */
+  const char *name; /* name for messages; may be NULL */
 } sli_disk_way;
 
-/* The way from one to the other; its file is NULL where neither is on disk, or both are. */
+/* Returns the transfer from one address to the other. Its file is NULL if neither is on disk, or
+ * both are. */
 sli_disk_way sli_disk_way_of(void *to, const void *from, size_t bytes);
-/* Can it go as it is, without a buffer? */
+/* Returns true if the transfer needs no buffer. */
 bool sli_disk_way_straight(const sli_disk_way *way);
-/* Goes, of any length and to any place, and waits. */
+/* Runs a transfer of any length, at any place, and waits. */
 sl_status sli_disk_go(const sli_disk_way *way);
 
-/* Takes off its front what has gone: `bytes`, or less, if the rest could not go straight then.
- * False: nothing has gone. */
+/* Removes `bytes` transferred bytes from the front, or less if the remainder could not go straight
+ * otherwise. Returns false if nothing was removed. */
 bool sli_disk_way_shorten(sli_disk_way *way, size_t bytes);
-/* SL_E_IO, naming the way. `error`: errno; 0: the file ended. */
+/* Returns SL_E_IO, naming the transfer. `error`: errno; 0: the file ended. */
 sl_status sli_disk_broke(const sli_disk_way *way, int error);
-/* Leaves nothing of it in the page cache. */
+/* Drops the transfer's pages from the page cache. */
 void sli_disk_forget(const sli_disk_way *way);
 
 #endif
