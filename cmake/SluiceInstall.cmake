@@ -16,7 +16,7 @@ install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models"
 
 if(NOT SKBUILD)
   set(doc "${CMAKE_INSTALL_DATAROOTDIR}/doc/sluice")
-  install(FILES README.md LICENSE DESTINATION "${doc}")
+  install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION "${doc}")
   install(DIRECTORY docs examples DESTINATION "${doc}" PATTERN "__pycache__" EXCLUDE)
 endif()
 
