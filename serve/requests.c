@@ -29,7 +29,7 @@ bool sli_session_is_behind(const sl_session *s) {
 /* Drops polled events before the array grows, so that a reader that never empties it does not
  * make it grow forever. */
 static void drop_polled(events *e) {
-  if (e->first < e->count / 2 || e->count < e->capacity) return;
+  if (!e->first || e->first < e->count / 2 || e->count < e->capacity) return;
   memmove(e->of, e->of + e->first, (e->count - e->first) * sizeof *e->of);
   e->count -= e->first;
   e->first = 0;
