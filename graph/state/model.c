@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "graph/build/build.h"
 #include "graph/state/checkpoint.h"
+#include "graph/compile/compile.h"
 #include "graph/state/state.h"
 
 static const cJSON *member(const cJSON *object, const char *name) {

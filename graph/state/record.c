@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "graph/build/build.h"
 #include "graph/state/checkpoint.h"
+#include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/file.h"
 

@@ -6,38 +6,17 @@
 #include <sluice/state.h>
 
 struct cJSON;
-struct sli_fingerprints;
 struct sli_shards;
 
 /* Returns the storage format (rest) of a parameter in weight files, limited to formats that it
  * may be stored in; f32 if the files lack it. */
 sl_rest sli_weights_rest(const struct sli_shards *from, const char *param);
 
-/* Returns the fingerprint of the model before any pass (fingerprints.c). */
-const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);
-
-/* True if the model has ops or a learning rate of its own, which are known only by their source
- * file. */
-bool sli_lowered_own_code(const sl_lowered *lowered);
-/* Returns the library that computes products on CPUs, "OpenBLAS 0.3.21"; NULL on other devices. */
-const char *sli_lowered_library(const sl_lowered *lowered);
-/* Returns the first terms of sl_lowered_terms(), which also decide the results of a resumed run. */
-int sli_lowered_results(const sl_lowered *lowered, const sl_term **out);
-
 /* Checks that all processes of a job see one folder. Each writes a small file, process 0 looks
  * for all of them, and they are removed. All processes call it after sl_job_join. `what` is the
  * user's name for it, "--checkpoint DIR". SL_E_USAGE names a process that writes somewhere else,
  * or cannot. A job of one process checks nothing. */
 sl_status sli_shared_folder(const char *what, const char *folder, sl_job *job);
-
-/* Returns the seconds of a program's call on the described devices: their mean over the pieces
- * that it is for. 0: not described. */
-double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);
-
-/* Returns the best device for each place, if links were those of `h`, for this plan's traffic,
- * in the format of --assign, for free(). The search anneals and depends only on the seed. NULL:
- * the present places are best, or `h` is not described. */
-char *sli_lowered_assign(const sl_lowered *lowered, const sl_hardware *h, uint64_t seed);
 
 /* Returns the record stored beside each checkpoint, to which callers may add information. */
 struct cJSON *sli_checkpoints_about(sl_checkpoints *c);

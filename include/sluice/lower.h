@@ -178,6 +178,8 @@ typedef struct sl_lower_options {
                               same size; where not, it is the one with the largest parts */
   bool free_data;          /* devices that share tensors may share the rows of the data too, if
                               that is cheapest */
+  const char *print_after; /* prints the graph after the pass of this name to `printed`; may be NULL */
+  FILE *printed;
   FILE *sharing;           /* gets a table of how each op is shared out, and why; may be NULL */
   const char *shard;       /* what the data_parallel devices share out instead of each having
                               all: "nothing", "optimizer" (its state), "gradients" (these

@@ -115,7 +115,7 @@ static void a_user_can_say_it(void) {
 
 static void what_is_not_understood_is_refused(void) {
   refused(write_tokens("b.bin", "", 0, 4), VOCAB, "say which with");
-  refused(write_tokens("b.jsonl", "{\"messages\":[]}\n", 0, 16), VOCAB, "b.jsonl is no plain text by its name, and .jsonl files are not read");
+  refused(write_tokens("b.jsonl", "{\"messages\":[]}\n", 16, 1), VOCAB, "b.jsonl is no plain text by its name, and .jsonl files are not read");
   refused(write_tokens("b.dat", "", 0, 4), VOCAB, "b.dat is no text, and its name does not say");
   refused(write_tokens("b.u32", "", 0, 2), 100, "b.u32: token 0 is 262145");
   refused(write_file("c.u32", "\1\0\0\0\1\0", 6), VOCAB, "has 6 bytes, no multiple of 4");

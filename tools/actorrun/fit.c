@@ -132,7 +132,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   send_away(&t, r, homes);
   other.recompute = r->recompute;
   other.shard = r->shard;
-  other.sharing = NULL; /* nothing is shown */
+  other.sharing = NULL, other.print_after = NULL; /* nothing is shown */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
   if (plan_make(&t, &other, &p)) return (need){0};

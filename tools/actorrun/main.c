@@ -37,7 +37,8 @@ static sl_status show_plan(const job *j) {
 static sl_status do_job(job *j) {
   settings *s = j->settings;
   bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
-  bool dry = sl_arg_flag(s->run, "dry-run") || sharing;
+  bool prints = settings_text(s, "print-after");
+  bool dry = sl_arg_flag(s->run, "dry-run") || sharing || prints;
   if (!s->process) settings_warn(s);
   sl_status status = dry && !show ? machine_imagine(s, &j->machine) : machine_place(s, &j->machine);
   if (status) return status;
@@ -46,7 +47,7 @@ static sl_status do_job(job *j) {
     return SL_OK;
   }
   if (!dry) terms_init(&j->terms, s);
-  if (!s->process && !sharing) status = dry ? keep_check_report(s) : keep_check(s);
+  if (!s->process && !sharing && !prints) status = dry ? keep_check_report(s) : keep_check(s);
   if (!dry && !status) status = generate_check(s);
   if (!dry && !status) status = evals_check(s);
   if (!dry && !status && generates_only(s)) return generate_first(j);
@@ -54,6 +55,7 @@ static sl_status do_job(job *j) {
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
+  if (prints) return SL_OK;
   if (sharing) {
     if (settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel"))
       printf("each stage lies on one device: nothing is shared (--data-parallel, --sequence, "

@@ -31,6 +31,7 @@ static sl_status lower_model(job *j, const char *chosen) {
   sl_lower_options run = job_options(s);
   run.ctx = j, run.chosen = chosen;
   run.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
+  run.print_after = settings_text(s, "print-after"), run.printed = stdout;
   sl_checkpoints_lower(j->checkpoints, &run);
   sl_status status = s->kept.choose ? solve_homes(j->settings, &run, &j->homes) : SL_OK;
   if (status) return status;

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "actors/look/look.h"
+#include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/atomic.h"
 

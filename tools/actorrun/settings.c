@@ -61,6 +61,7 @@ static const sl_option options[] = {
      "memory and that it can finish", 0, 0},
     {"show-sbp", SL_OPTION_FLAG, "0", "show how the devices of a stage share each op, what it costs "
      "and what came second, and stop", 0, 0},
+    {"print-after", SL_OPTION_TEXT, NULL, "print the graph after this `PASS` (docs/passes.md), without a run", 0, 0},
     {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0},
     {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9},
     {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "

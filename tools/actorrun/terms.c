@@ -7,6 +7,7 @@
 #include <sluice/state.h>
 
 #include "base/base.h"
+#include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/file.h"
 

@@ -84,6 +84,8 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .vocab_barriers = barriers_given(s),
                               .alike = one_for_all(s) || (run && run->alike),
                               .any_order = run && run->any_order,
+                              .print_after = run ? run->print_after : NULL,
+                              .printed = run ? run->printed : NULL,
                               .sharing = run ? run->sharing : NULL,
                               .shard = run && run->shard ? run->shard
                                                          : s->kept.shard,

@@ -94,7 +94,7 @@ static void make(search *x, trial *t) {
   planned p;
   choice_apply(&x->all, &t->choice, &arena, &s);
   s.devices.budget_bytes = s.kept.homes.host_bytes = s.kept.homes.disk_bytes = 0;
-  run.sharing = NULL; /* no output */
+  run.sharing = NULL, run.print_after = NULL; /* no output */
   t->seconds = INFINITY;
   if (!plan_make(&s, &run, &p)) {
     weigh(x, &p, t);

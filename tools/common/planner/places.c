@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "graph/lower/lower.h"
+#include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "tools/common/planner/inner.h"
 

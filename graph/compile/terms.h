@@ -1,6 +1,6 @@
 /* Terms (run fingerprint): values besides a plan's hash that results depend on. */
-#ifndef SLUICE_GRAPH_STATE_TERMS_H
-#define SLUICE_GRAPH_STATE_TERMS_H
+#ifndef SLUICE_GRAPH_COMPILE_TERMS_H
+#define SLUICE_GRAPH_COMPILE_TERMS_H
 
 #include <sluice/job.h>
 

@@ -1,4 +1,4 @@
-#include "graph/state/terms.h"
+#include "graph/compile/terms.h"
 
 #include "base/base.h"
 

@@ -1,0 +1,78 @@
+/* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is taken
+ * or searched for, and lowering makes a plan of the two. */
+#include "graph/compile/inner.h"
+#include "graph/search/search.h"
+
+#include <stdlib.h>
+
+static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
+  const sli_pick *pick = sli_lowering_pick(l);
+  to->schedule = sli_format(sli_compile_searches(in->options) ? "auto (%s)" : "%s", pick->schedule->name);
+  to->chosen = sli_pick_format(pick);
+  to->paths = in->options->skip > 0 ? sli_paths_format(pick->paths) : NULL;
+  to->chunks = pick->v;
+  to->stages = in->p * pick->v;
+  to->ranks = in->ranks;
+  to->alike = in->grid.alike ? sli_grid_ranks(&in->grid) : 1;
+  to->flops = in->flops;
+  to->products = in->bf16 ? in->bf16 : sl_dtype_name(SL_F32);
+  to->tensors = sl_dtype_name(in->narrow ? SL_BF16 : SL_F32);
+  to->exchanged = sli_lower_exchanged(l, &to->arena);
+  to->inputs = *in;
+  to->inputs.options = &to->options;
+  to->nparams = sli_params_keep(l, &to->arena, &to->params);
+  to->nquotas = sli_lowering_quotas(l, &to->arena, &to->quotas);
+  to->cut = sli_lowering_cut(l, &to->arena);
+  to->versions = sli_terms_versions(l, to->stages, to->cut, &to->arena);
+  sli_stores_keep(to->stores, l);
+  if (in->options->hardware) to->sent = sli_lower_sent(l);
+  to->plan = sli_lowering_take_plan(l);
+}
+
+/* One schedule, or the best that is found. */
+static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
+  enum { MOST_CHUNKS = 3 };
+  sl_status status = sli_compile_passes(to, in);
+  if (!status && !pick->schedule)
+    status = sli_search(in, in->options->chunks, MOST_CHUNKS, pick);
+  if (!status && in->options->skip > 0)
+    status = sli_skip(in, in->options->skip, in->options->swap, pick);
+  if (status) return status;
+  sli_lowering *l = sli_lowering_create(in, pick);
+  status = sli_lower(l);
+  if (!status) keep_result(to, in, l);
+  sli_lowering_destroy(l);
+  return status;
+}
+
+static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
+  if (sl_graph_status(g)) return sl_graph_status(g);
+  sli_inputs in = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
+                   .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
+  sli_pick found = {0};
+  sl_status status = sli_compile_options(options, &in);
+  if (!status) status = sli_compile_pick(&in, &found);
+  if (status) return status;
+  sl_lowered *to = sli_calloc(1, sizeof *to);
+  to->fingerprints = sli_graph_fingerprints(g, &to->arena);
+  to->g = g;
+  to->options = *options;
+  to->stores = in.stores = sli_stores_create(options);
+  in.rt = &to->rt;
+  status = lower(to, &in, &found);
+  if (status) {
+    sl_lowered_destroy(to);
+    return status;
+  }
+  *out = to;
+  return SL_OK;
+}
+
+sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
+  if (!options->hardware) return lower_with(g, options, out);
+  sl_hardware *shared = sli_arena_alloc(&g->arena, sizeof *shared);
+  sl_lower_options own = *options;
+  *shared = sli_lower_hardware(options);
+  own.hardware = shared;
+  return lower_with(g, &own, out);
+}

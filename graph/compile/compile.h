@@ -1,0 +1,45 @@
+/* Compiling a graph to a plan: the passes in their order, and questions about the result that the
+ * library's own tools ask. Programs have <sluice/lower.h>. */
+#ifndef SLUICE_GRAPH_COMPILE_H
+#define SLUICE_GRAPH_COMPILE_H
+
+#include <sluice/job.h>
+#include <sluice/lower.h>
+
+struct sli_fingerprints;
+
+/* ---- passes --------------------------------------------------------------------------- */
+
+/* A pass over the graph, as people see it. */
+typedef struct sli_pass_info {
+  const char *name;
+  const char *when;    /* the graphs it runs on, in words */
+  const char *summary; /* the change it makes */
+} sli_pass_info;
+
+/* Pass number i in the order in which they run; NULL behind the last. */
+const sli_pass_info *sli_pass_at(int i);
+
+/* ---- the result ----------------------------------------------------------------------- */
+
+/* Fingerprints of the model before any pass (graph/build/fingerprints.c). */
+const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);
+
+/* Whether the model has ops or a learning rate of its own, known by its source file alone. */
+bool sli_lowered_own_code(const sl_lowered *lowered);
+
+/* The library that computes products on CPUs, "OpenBLAS 0.3.21"; NULL on other devices. */
+const char *sli_lowered_library(const sl_lowered *lowered);
+
+/* The first terms of sl_lowered_terms(): those that a resumed run must share, too. */
+int sli_lowered_results(const sl_lowered *lowered, const sl_term **out);
+
+/* Modelled seconds of a call, as the mean over its pieces; 0 where devices are not described. */
+double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);
+
+/* The device for each place that suits the links of `h` best for the traffic of this plan, in the
+ * form of --assign. Found by annealing, the same for the same seed; the caller's to free(). NULL
+ * where nothing better is found or the plan's own hardware is not described. */
+char *sli_lowered_assign(const sl_lowered *lowered, const sl_hardware *h, uint64_t seed);
+
+#endif

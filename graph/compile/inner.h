@@ -1,0 +1,57 @@
+/* The result of compiling a graph, as the files of compile/ share it. */
+#ifndef SLUICE_GRAPH_COMPILE_INNER_H
+#define SLUICE_GRAPH_COMPILE_INNER_H
+
+#include "graph/build/build.h"
+#include "graph/compile/terms.h"
+#include "graph/lower/lower.h"
+#include "graph/schedule/schedule.h"
+
+/* One output that inference delivers. */
+typedef struct output_sink {
+  sl_sink sink;
+  sl_lowered *lowered;
+  const char *name;
+  sl_type type;
+} output_sink;
+
+struct sl_lowered {
+  sl_graph *g;
+  sl_lower_options options;
+  char *schedule, *chosen, *paths;
+  int chunks, stages, ranks, alike;
+  uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
+  sli_inputs inputs;               /* what it was lowered from, but for the options */
+  sli_sent *sent;                  /* NULL: of hardware that nobody described */
+  double flops;
+  const char *products, *tensors;
+  const char *cut, *versions; /* as terms have them */
+  int nterms, nresults;       /* 0: not made yet */
+  sl_term *terms;
+  sl_plan *plan;
+  int nparams;
+  const sl_param_info *params;
+  int nquotas;
+  sl_quota *quotas;
+  sl_runtime *rt; /* where failures go */
+  sl_sink step_sink, eval_sink;
+  sli_mean *evaluated; /* the loss and metrics; NULL: nothing is */
+  output_sink *outputs;
+  sli_stores *stores;
+  sli_fingerprints fingerprints;
+  sli_arena arena;
+};
+
+/* Adds the ops that report losses, norms, counters and outputs (reports.c). */
+void sli_compile_reports(sl_lowered *l);
+
+/* Reads the options into inputs: device kinds, links, sizes, paths, number formats (options.c). */
+sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in);
+/* The schedule that the options name; none where it is to be searched for. */
+sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out);
+bool sli_compile_searches(const sl_lower_options *o);
+
+/* Runs the passes over the graph, in the order of their table (passes.c). */
+sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in);
+
+#endif

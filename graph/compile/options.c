@@ -1,0 +1,84 @@
+/* Options of sl_lower: texts become enums and numbers here, and what cannot be is refused by name. */
+#include "graph/compile/inner.h"
+
+#include <string.h>
+
+enum { MOST_STORE_EVERY = 1000000 };
+
+bool sli_compile_searches(const sl_lower_options *o) {
+  return o->schedule && !strcmp(o->schedule, "auto");
+}
+
+/* Only where there are several processes is the library looked for. */
+static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
+  sl_gpu_links links = o->devices.links;
+  if (!in->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
+  sl_status status = in->kind->direct();
+  in->direct = !status;
+  return links == SL_LINKS_DIRECT ? status : SL_OK;
+}
+
+static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
+  in->kind = sli_kind_find(o->devices.kind);
+  if (!in->kind) return sl_fail(SL_E_USAGE, "unknown device kind '%s'", o->devices.kind);
+  sl_status status = sli_lower_read_update(in);
+  if (!status) status = sli_lower_read_offload(in);
+  if (!status) status = check_links(o, in);
+  if (status) return status;
+  in->p = o->stages ? o->stages : 1;
+  if (in->p < 1 || o->chunks < 0)
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->chunks);
+  if (o->devices.threads < 0 || o->devices.count < 0)
+    return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be below 0", o->devices.count, o->devices.threads);
+  if (o->data_parallel < 0 || o->sequence < 0 || o->tensor < 0 || o->expert_parallel < 0)
+    return sl_fail(SL_E_USAGE, "a grid of %d x %d x %d devices, %d of them with experts: none may be below 0",
+                   o->data_parallel, o->sequence, o->tensor, o->expert_parallel);
+  if (o->store_every < 0 || o->store_every > INT32_MAX / ((int64_t)in->m * in->k) || o->store_every > MOST_STORE_EVERY)
+    return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
+                   "%d pieces", (long long)o->store_every, in->m, in->k);
+  if (o->backward && strcmp(o->backward, "split") && strcmp(o->backward, "fused"))
+    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
+  return SL_OK;
+}
+
+static sl_status read_paths(sli_inputs *in) {
+  const char *file = in->options->paths;
+  if (file && in->options->skip > 0)
+    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file, in->options->skip);
+  if (in->options->swap && !(in->options->skip > 0))
+    return sl_fail(SL_E_USAGE, "swap without skip: it is said of paths that are looked for");
+  return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
+}
+
+sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
+  const sl_lower_options *o = in->options;
+  if (sli_compile_searches(o)) return o->chosen ? sli_pick_read(o->chosen, out) : SL_OK;
+  const sli_schedule *row = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
+  if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
+  int chunks = o->chunks ? o->chunks : sl_schedule_chunks(row->name);
+  if (row->chunks_fixed && chunks != row->chunks)
+    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,
+                   chunks);
+  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->backward), .paths = in->paths};
+  return SL_OK;
+}
+
+/* The number format of products, as far as the devices have it. */
+static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
+  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
+    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
+  in->bf16 = o->dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
+  in->narrow = in->bf16 && in->kind->narrow;
+  if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
+                 "with --shard parameters no device has them for a step: --shard gradients, or "
+                 "--dtype fp32");
+}
+
+sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in) {
+  sl_status status = check_options(o, in);
+  if (!status) status = read_paths(in);
+  if (!status) status = sli_lower_grid(in);
+  if (!status) status = check_dtype(o, in);
+  return status;
+}

@@ -1,0 +1,240 @@
+/* The passes over a graph, in one table: its order is the order in which they run.
+ *
+ * A pass is a row: a name, the graphs it runs on, the function. docs/passes.md is made from this
+ * table, and --print-after NAME prints the graph after a row. */
+#include "graph/compile/compile.h"
+#include "graph/compile/inner.h"
+#include "graph/cost/cost.h"
+#include "graph/passes/passes.h"
+#include "ops/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One compilation: the result so far, and its inputs. */
+typedef struct compilation {
+  sl_lowered *to;
+  sli_inputs *in;
+  sl_graph *g;
+} compilation;
+
+/* ---- when ------------------------------------------------------------------------------- */
+
+static bool always(const sli_inputs *in) { return (void)in, true; }
+static bool serves(const sli_inputs *in) { return in->g->options.serve; }
+static bool infers(const sli_inputs *in) { return in->g->options.infer && !serves(in); }
+static bool trains(const sli_inputs *in) { return !in->g->options.infer && !serves(in); }
+static bool has_parts(const sli_inputs *in) {
+  return trains(in) && (in->k > 1 || sli_grid_ranks(&in->grid) > 1);
+}
+static bool has_one_barrier(const sli_inputs *in) { return trains(in) && in->barriers == 1; }
+static bool is_sharded(const sli_inputs *in) {
+  return trains(in) && (sli_grid_ranks(&in->grid) > 1 || in->barriers);
+}
+static bool has_paths(const sli_inputs *in) {
+  return trains(in) && (in->paths || in->options->skip > 0);
+}
+static bool offloads(const sli_inputs *in) {
+  return trains(in) && in->leaving != SL_NONE && in->leaving < in->k;
+}
+static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
+static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
+static bool is_narrow(const sli_inputs *in) { return in->narrow; }
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+/* Blocks that a path leaves out are the same on every grid. */
+static sl_status cut_paths(compilation *c) {
+  sli_inputs *in = c->in;
+  double *seconds = sli_block_seconds(in->g, NULL);
+  size_t n = (size_t)sli_blocks_in_line(in->g) + 1;
+  in->block_seconds = memcpy(sli_arena_alloc(&in->g->arena, n * sizeof *seconds), seconds, n * sizeof *seconds);
+  free(seconds);
+  return SL_OK;
+}
+
+static sl_status check_options(compilation *c) {
+  sl_status status = sli_lower_check_given(c->in->options);
+  if (!status) status = sli_lower_check_homes(c->in);
+  if (!status) sli_lower_sweeps(c->in);
+  return status;
+}
+
+static sl_status split_losses(compilation *c) { return sli_pass_losses(c->g); }
+static sl_status choose_attention(compilation *c) { return sli_lower_attention(c->in); }
+static sl_status cut_sequences(compilation *c) { return sli_pass_cut(c->g, c->in->options->hardware); }
+static sl_status add_gradients(compilation *c) { return sli_pass_gradients(c->g); }
+static sl_status move_products(compilation *c) { return sli_pass_ahead(c->g); }
+static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
+
+/* How often a node's call is made for a piece: what sweeps over the pieces before it, as often as there are
+ * such, which is half of them on average, and each call is the like part of the whole (sl_op.cost). */
+static double calls_of(const sli_node *n, const sli_inputs *in) {
+  return n->op->sweeps ? (in->k + 1) / 2.0 : 1;
+}
+
+/* Operations of a step, before sharding. */
+static double count_flops(const sl_graph *g, const sli_inputs *in) {
+  double sum = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->cls == SL_CLASS_L || n->cls == SL_CLASS_U) continue;
+    for (int k = 0; k < in->k; k++) {
+      double flops, bytes;
+      int v = 0;
+      while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
+      sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
+                    n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
+      sum += calls_of(n, in) * flops * in->m;
+    }
+  }
+  return sum;
+}
+
+static sl_status add_up_flops(compilation *c) {
+  c->in->flops = count_flops(c->g, c->in);
+  return SL_OK;
+}
+
+/* Marks bf16 tensors first: their size decides on the cost of exchanging them. */
+static sl_status shard(compilation *c) {
+  if (c->in->narrow) sli_narrow_mark(c->g);
+  return sli_lower_share_out(c->in);
+}
+
+static sl_status drop_unread(compilation *c) {
+  sli_graph_drop_unread(c->g, sli_home_given(c->in->options, SLI_ROLE_PARAM));
+  return SL_OK;
+}
+
+static sl_status offload(compilation *c) {
+  sli_pass_offload(c->g, c->in->leaving);
+  return SL_OK;
+}
+
+static sl_status recompute(compilation *c) { return sli_pass_recompute(c->g, c->in->options->recompute); }
+static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
+static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
+
+static sl_status pack_products(compilation *c) {
+  sli_pass_products(c->g, !c->in->narrow);
+  return SL_OK;
+}
+
+static sl_status evaluate(compilation *c) {
+  sl_lowered *to = c->to;
+  to->evaluated = sli_arena_alloc(&to->arena, (size_t)sli_graph_means(c->g) * sizeof *to->evaluated);
+  return sli_pass_evaluate(c->g, to->evaluated);
+}
+
+static sl_status report(compilation *c) {
+  sli_compile_reports(c->to);
+  return SL_OK;
+}
+
+static sl_status find_extents(compilation *c) { return sli_pass_extents(c->g); }
+
+static sl_status narrow(compilation *c) {
+  sli_pass_narrow(c->g);
+  return SL_OK;
+}
+
+static sl_status pad(compilation *c) {
+  sli_pass_pad(c->g);
+  return SL_OK;
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+typedef struct pass {
+  sli_pass_info info;
+  bool (*when)(const sli_inputs *in);
+  sl_status (*run)(compilation *c);
+} pass;
+
+#define PASS(name, words, when, run, summary) {{name, words, summary}, when, run}
+static const pass passes[] = {
+    PASS("paths", "training with --paths or --skip", has_paths, cut_paths,
+         "measures blocks on one device, so that paths leave out the same blocks on every grid"),
+    PASS("check", "training", trains, check_options,
+         "refuses options about tensors and homes that the graph does not have"),
+    PASS("losses", "training in pieces or on a grid", has_parts, split_losses,
+         "makes each loss a sum over the parts of a microbatch"),
+    PASS("attention", "training", trains, choose_attention,
+         "chooses heads or a ring for devices that share a sequence, and repeats key and value heads"),
+    PASS("cut", "training", trains, cut_sequences, "cuts sequences into pieces and exchanges ops for those of pieces"),
+    PASS("gradients", "training", trains, add_gradients,
+         "adds the backward pass, the norm, the clip and the updates"),
+    PASS("ahead", "training with --vocab-barriers 1", has_one_barrier, move_products,
+         "moves products of the classifier's gradient into the forward pass"),
+    PASS("pieces", "training", trains, shape_pieces, "works out the shapes of each length of piece"),
+    PASS("flops", "training", trains, add_up_flops, "counts the operations of a step"),
+    PASS("shard", "training on a grid, or with --vocab-parallel", is_sharded, shard,
+         "chooses signatures, expands each node over its devices and adds boxing"),
+    PASS("unread", "training", trains, drop_unread, "drops arguments that calls read for their types alone"),
+    PASS("offload", "training with --offload", offloads, offload,
+         "recomputes activations of the pieces that do not leave"),
+    PASS("recompute", "training", trains, recompute, "recomputes activations instead of keeping them"),
+    PASS("outputs", "inference", infers, keep_outputs, "drops nodes that no output needs"),
+    PASS("serve", "serving", serves, serve, "turns a row of training into a tick of any sequences"),
+    PASS("products", "--dtype bf16", multiplies_bf16, pack_products, "rounds and packs weights for products in bf16"),
+    PASS("evaluate", "training with --eval", evaluates, evaluate, "adds the forward pass over held-out data"),
+    PASS("reports", "all", always, report, "adds the ops that report losses, counters and outputs"),
+    PASS("extents", "all", always, find_extents, "finds tensors of which only some rows are valid"),
+    PASS("narrow", "--dtype bf16 on GPUs", is_narrow, narrow, "makes activations bf16"),
+    PASS("pad", "--dtype bf16 on GPUs", is_narrow, pad, "pads rows of logits"),
+};
+enum { PASSES = sizeof passes / sizeof *passes };
+
+const sli_pass_info *sli_pass_at(int i) { return i < PASSES ? &passes[i].info : NULL; }
+
+/* ---- printing ----------------------------------------------------------------------------- */
+
+static void print_tensor(const char *separator, const sl_tensor *t, const sl_type *type, FILE *out) {
+  char text[SL_TYPE_TEXT];
+  if (!t) fprintf(out, "%s-", separator);
+  else fprintf(out, "%s%s %s", separator, t->name, sl_type_format(text, type));
+}
+
+/* A line for each node: class, block, device, name, op, inputs -> outputs. */
+static void print_graph(const sl_graph *g, const char *after, FILE *out) {
+  fprintf(out, "# after %s: %d nodes, %d tensors\n", after, g->nnodes, g->ntensors);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    const char *block = n->block >= 0 ? g->blocks[n->block].name : "-";
+    fprintf(out, "%c %s %d  %s = %s(", sl_class_letter(n->cls), block, n->rank, n->name, n->op->name);
+    for (int k = 0; k < n->nin; k++) print_tensor(k ? ", " : "", n->in[k], &n->in_type[k], out);
+    fputs(") ->", out);
+    for (int o = 0; o < n->nout; o++) print_tensor(o ? ", " : " ", n->out[o], &n->out_type[o], out);
+    fputc('\n', out);
+  }
+}
+
+static sl_status find_pass(const char *name) {
+  const sli_pass_info *p;
+  char names[512];
+  size_t n = 0;
+  for (int i = 0; (p = sli_pass_at(i)); i++) {
+    if (!strcmp(p->name, name)) return SL_OK;
+    n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", p->name);
+  }
+  return sl_fail(SL_E_USAGE, "--print-after %s: no pass of that name; there are %s", name, names);
+}
+
+sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {
+  compilation c = {to, in, in->g};
+  const char *wanted = in->options->print_after;
+  bool printed = false;
+  if (wanted) SLI_TRY(find_pass(wanted));
+  sli_graph_seed(c.g, in->options->seed);
+  for (int i = 0; i < PASSES; i++) {
+    const pass *p = &passes[i];
+    if (!p->when(in)) continue;
+    SLI_TRY(p->run(&c));
+    if (!wanted || strcmp(wanted, p->info.name)) continue;
+    print_graph(c.g, wanted, in->options->printed);
+    printed = true;
+  }
+  return !wanted || printed ? SL_OK
+                            : sl_fail(SL_E_USAGE, "--print-after %s: the pass does not run on this graph", wanted);
+}

@@ -1,0 +1,193 @@
+/* Reports: ops at the end of the graph that hand losses, norms, counters and outputs to the caller. */
+#include "graph/compile/inner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What losses_op's attrs.user points to. */
+typedef struct addend {
+  sl_lowered *lowered;
+  const sli_mean *mean;
+  bool eval;
+  bool finite; /* or the run ends */
+} addend;
+
+/* Which length of piece that of a tick is. */
+static int variant_of(const sl_graph *g, const sl_tick *tick) {
+  int v = 0;
+  while (v < g->nvariants && g->variant_lengths[v] != tick->rows) v++;
+  return v < g->nvariants ? v : 0;
+}
+
+/* That of a tick: of all devices that have a part, each by its share. */
+static double whole(const sli_mean *mean, int variant, const sl_type *types,
+                    const void *const *values) {
+  double sum = 0;
+  for (int i = 0; i < mean->nparts; i++) {
+    double part = types[i].dtype == SL_F32 ? (double)*(const float *)values[i] : *(const double *)values[i];
+    sum += (mean->parts[i].share ? mean->parts[i].share[variant] : 1) * part;
+  }
+  return sum;
+}
+
+/* losses(part ...), attrs.user = addend -> the sum over the microbatches of a step or an evaluation (acc). */
+static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+static void losses_cpu(const sl_call *call) {
+  const addend *a = call->attrs->user;
+  const sl_lowered *l = a->lowered;
+  const sl_tick *tick = &call->tick;
+  double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in);
+  int first;
+  double *sum = call->out[0], share = a->eval ? sli_evaluation_weight(l->g, tick->microbatch, &first) : 1;
+  if (tick->rows && !a->mean->adds) share *= (double)tick->rows / (double)l->g->length;
+  *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
+  if (isfinite(loss) || !a->finite || !l->rt) return;
+  char text[160];
+  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s",
+           (long long)tick->step + 1, tick->microbatch, loss,
+           l->options.check_finite ? "" : " (--check-finite says where it comes from)");
+  sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
+}
+
+static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
+                                .infer = losses_infer, .kernels = SL_CPU_KERNEL(losses_cpu), .accumulates = 1};
+
+/* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc). */
+static sl_status tally_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  out[0] = SL_TYPE(SL_F64, in[0].dim[0]);
+  return SL_OK;
+}
+
+static void tally_cpu(const sl_call *call) {
+  double *sum = call->out[0];
+  for (int64_t e = 0; e < call->out_type[0].dim[0]; e++) {
+    if (!(call->accumulate & 1)) sum[e] = 0;
+    for (int i = 0; i < call->nin; i++) sum[e] += (double)((const float *)call->in[i])[e];
+  }
+}
+
+static const sl_op tally_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout = 1,
+                               .infer = tally_infer, .kernels = SL_CPU_KERNEL(tally_cpu), .accumulates = 1};
+
+/* The loss, the norm, tallies. */
+static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const void *const *values) {
+  if (!l->options.on_step) return;
+  sl_tally_values tallies[n];
+  for (int i = 2; i < n; i++) {
+    const sli_mean *t = &l->g->metrics.tallies.of[i - 2];
+    tallies[i - 2] = (sl_tally_values){t->name, t->tensor->type.dim[0], values[i]};
+  }
+  sl_step_report report = {.step = tick->step,
+                           .loss = *(const double *)values[0] / l->plan->microbatches,
+                           .grad_norm = *(const double *)values[1],
+                           .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
+                           .ntallies = n - 2,
+                           .tallies = tallies};
+  l->options.on_step(l->options.ctx, &report);
+}
+
+/* An update by gradients that are not finite leaves no weights worth keeping, whatever the loss was. */
+static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  const sl_lowered *l = ctx;
+  double norm = *(const double *)values[1];
+  report_step(l, tick, n, values);
+  if (isfinite(norm) || !l->rt) return;
+  char text[160];
+  snprintf(text, sizeof text, "the norm of the gradients of step %lld is %g%s", (long long)tick->step + 1, norm,
+           l->options.check_finite ? "" : " (--check-finite says where it comes from)");
+  sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
+}
+
+/* Metrics come before the loss. */
+static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  sl_lowered *l = ctx;
+  const sl_lower_options *o = &l->options;
+  const struct sli_evaluated *e = &l->g->evaluated;
+  double microbatches = e->whole + (e->rest ? (double)e->rest / e->rows : 0);
+  for (int i = 1; i < n && o->on_metric; i++)
+    o->on_metric(o->ctx, tick->step, l->evaluated[i].name, *(const double *)values[i] / microbatches);
+  if (o->on_eval) o->on_eval(o->ctx, tick->step, *(const double *)values[0] / microbatches);
+}
+
+static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  (void)tick, (void)n;
+  output_sink *o = ctx;
+  const sl_lower_options *options = &o->lowered->options;
+  if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
+}
+
+static void pass_output(void *ctx, const sl_tick *tick) {
+  take_output(ctx, tick, 1, (const void *[]){NULL});
+}
+
+static void mark(sli_node *n, bool eval) {
+  n->eval = eval;
+  if (eval) n->phase = SLI_PHASE_EVAL;
+}
+
+static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
+                       const sl_sink *sink, bool per_step, bool eval) {
+  sl_attrs attrs = {.user = sink};
+  sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
+  n->per_step = per_step;
+  mark(n, eval);
+}
+
+/* By `op` the sum over a step or an evaluation of what comes tick by tick. */
+static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, bool eval, bool finite) {
+  sl_graph *g = l->g;
+  addend *a = sli_arena_alloc(&l->arena, sizeof *a);
+  *a = (addend){l, mean, eval, finite};
+  const sl_attrs attrs = {.user = a};
+  sl_tensor *parts[mean->nparts];
+  int count = sli_mean_tensors(mean, parts, 0);
+  const char *name = sli_arena_format(&g->arena, eval ? "report:eval.%s" : "report:%s", mean->name);
+  sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_L, -1, count, parts, 1);
+  mark(n, eval);
+  n->accumulate_span = 1;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
+  return sli_node_output(g, n, 0, name + strlen("report:"));
+}
+
+static void add_evaluation_report(sl_lowered *l) {
+  int count = sli_graph_means(l->g);
+  sl_tensor *values[count];
+  for (int i = 0; i < count; i++) values[i] = add_sum(l, &losses_op, &l->evaluated[i], true, !i);
+  l->eval_sink = (sl_sink){.take = take_eval, .ctx = l};
+  add_report(l->g, "report:eval", count, values, &l->eval_sink, true, true);
+}
+
+static void add_training_reports(sl_lowered *l) {
+  sl_graph *g = l->g;
+  int count = 2 + g->metrics.tallies.count;
+  sl_tensor *values[count];
+  values[0] = add_sum(l, &losses_op, &g->loss, false, true);
+  values[1] = g->grad_norm;
+  for (int i = 2; i < count; i++) values[i] = add_sum(l, &tally_op, &g->metrics.tallies.of[i - 2], false, false);
+  l->step_sink = (sl_sink){.take = take_step, .ctx = l};
+  add_report(g, "report:step", count, values, &l->step_sink, true, false);
+  if (l->evaluated) add_evaluation_report(l);
+}
+
+void sli_compile_reports(sl_lowered *l) {
+  sl_graph *g = l->g;
+  if (!g->options.infer) {
+    add_training_reports(l);
+    return;
+  }
+  l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
+  for (int i = 0; i < g->noutputs; i++) {
+    output_sink *o = &l->outputs[i];
+    *o = (output_sink){{.take = take_output, .ctx = o, .passed = pass_output}, l, g->outputs[i].name, g->outputs[i].tensor->type};
+    add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
+               &o->sink, false, false);
+  }
+}
