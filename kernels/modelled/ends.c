@@ -1,5 +1,5 @@
-/* The ends of a plan whose devices hold no values: sources are asked whether they would have something,
- * sinks are told that something has come. One firing at a time. */
+/* Sources and sinks of a plan whose devices hold no values. Sources are polled for data, sinks are
+ * notified. One firing at a time. */
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 typedef struct ends_queue {
-  const sl_source *asked; /* that has nothing yet */
-  sl_tick tick;           /* for this one, */
-  uint64_t again_ns;      /* and wants to be asked then */
+  const sl_source *asked; /* polled source that has no data yet */
+  sl_tick tick;           /* polled for this tick */
+  uint64_t again_ns;      /* time of the next poll */
 } ends_queue;
 
 static sl_status ends_open(const sl_queue_config *config, void **queue) {
@@ -19,7 +19,7 @@ static sl_status ends_open(const sl_queue_config *config, void **queue) {
   return SL_OK;
 }
 
-/* Has it got something? */
+/* Polls the source; returns true if it has data. */
 static bool ask(ends_queue *q) {
   q->again_ns = q->asked->await(q->asked->ctx, &q->tick);
   return !q->again_ns;

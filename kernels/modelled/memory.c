@@ -1,5 +1,5 @@
-/* Memory of modelled devices that have a host beside them: nothing is ever held there, but what goes
- * from one to the other is a copy that takes its time. */
+/* Memory of modelled devices with a real host beside them. It holds nothing; a transfer between the
+ * two is a copy that takes time. */
 #include <sluice/program.h>
 
 #include "base/base.h"

@@ -1,8 +1,8 @@
-/* Queues that touch no data: modelled devices and links.
+/* Queues of modelled devices and links, which touch no data.
  *
- * A fence is the time at which the firing completes. The timed queue takes one
- * firing after another; the delay queue lets them overlap, as messages on a
- * link of pure latency do; the null queue completes at once. */
+ * A fence is the time at which the firing completes. The timed queue runs one firing after another.
+ * The delay queue lets them overlap, as messages do on a link with latency only. The null queue
+ * completes at once. */
 #include <sluice/program.h>
 
 #include "base/base.h"

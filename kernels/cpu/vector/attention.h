@@ -1,37 +1,36 @@
 /* Attention by tiles, never holding more than a tile of scores.
  *
- * Everything inside is transposed: a tile of scores is [keys, queries], with 32
- * queries side by side in the vectors. So the running maximum and sum of the
- * softmax (Milakov & Gimelshein, arXiv 1805.02867) are plain vertical vector
- * operations, one per key, and all products have one form,
+ * All tiles are transposed: a tile of scores is [keys, queries], with 32 queries side by side in
+ * the vectors. The running maximum and sum of the softmax (Milakov & Gimelshein, arXiv 1805.02867)
+ * are then plain vertical vector operations, one per key. All products have one form,
  *
  *   C[m, n] += sum over k of A(m, k) B[k, n]
  *
- * where A is read one number at a time through two strides (so K, V and their
- * transposes are read in place) and B and C are read along n.
+ * where A is read one number at a time through two strides (so K, V and their transposes are read
+ * in place) and B and C are read along n.
  *
  *   forward, per tile of queries         S = K Q^T   O^T += V^T P
  *   backward                             S = K Q^T   dP = V dO^T
  *     dV += P dO   dK += dS Q   dQ^T += K^T dS   with dS = P (dP - delta)
  *
- * P comes back in the backward pass as e^(S - lse); delta is the row's dO . O.
- * Tiles of keys that no query of the tile sees are never touched, which saves nearly
- * half of the work where queries see what is before them, and makes it linear with a
- * window. Tiles of keys begin at multiples of KT, so that a query's numbers do not
- * depend on which others are in its tile.
+ * The backward pass recomputes P as e^(S - lse); delta is the row's dO . O. Key tiles outside the
+ * mask of all queries of a tile are never read. That saves nearly half of the work of causal
+ * attention, and makes the work linear with a window. Key tiles begin at multiples of KT, so a
+ * query's numbers do not depend on the other queries in its tile.
  *
- * Where products are in bf16, A and B are words of two neighbours along k, rounded where a tile's product is
- * about to read them; scores, the softmax and all sums stay f32. Forward, some tiles of a head's queries are a chunk, in turn, so
- * that what the next one reads is known; backward, each key head is, because its dK and dV are sums over all queries. */
+ * For bf16 products, A and B are words of two neighbours along k, rounded just before a tile's
+ * product reads them; scores, the softmax and all sums stay f32. In the forward pass a chunk is
+ * some consecutive query tiles of a head, so that the next tile's reads are known. In the backward
+ * pass a chunk is a KV head, because dK and dV are sums over all queries. */
 
-/* A tile's queries, turned: columns of a right operand. */
+/* Transposes a tile's queries into the columns of a right operand. */
 static void turn_queries(bool bf16, float (*to)[QT], const float *from, int64_t row, int64_t queries,
                          int64_t dim, float scale) {
   transpose_in(to, from, row, queries, dim, scale);
   if (bf16) words_here(to, dim);
 }
 
-/* One tile of scores: keys k0.. against the tile's queries. */
+/* Computes one tile of scores: keys k0.. against the tile's queries. */
 static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
                    float (*qt)[QT], ahead *next) {
   _Alignas(64) float words[KT * SLI_MAX_HEAD_DIM / 2];
@@ -40,9 +39,9 @@ static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_
   else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT, next);
 }
 
-/* A tile of queries: of which sequence, where its first stands, and which keys it sees: those from
- * `begin`, a multiple of KT, to before `limit`; their ids, and the queries' [QT], where there are
- * ids, and the smallest and the largest that is not negative. */
+/* Attention mask (sight) of a tile of queries: the position of its first query, and the keys from
+ * `begin`, a multiple of KT, to before `limit`. With ids: the ids of keys and of the queries [QT],
+ * and the smallest and the largest id that is not negative. */
 typedef struct tile_sight {
   int64_t q0, begin, limit;
   const int32_t *ids;
@@ -70,7 +69,7 @@ static void see(tile_sight *t, const sli_attention *a, int64_t b, int64_t i0, in
   if (t->ids) see_ids(t, nq);
 }
 
-/* May there be a key with a query's id in this tile of keys? */
+/* Returns true if this tile of keys may contain a query's id. */
 static bool meets(const tile_sight *t, int64_t k0, int64_t nk) {
   int32_t low = INT32_MAX, high = -1;
   for (int64_t j = k0; j < k0 + nk; j++) {
@@ -80,7 +79,7 @@ static bool meets(const tile_sight *t, int64_t k0, int64_t nk) {
   return low <= t->high && t->low <= high;
 }
 
-/* The key is further ahead than the queries of the lanes see, of which the first does to `last`. */
+/* Masks keys ahead of the queries in the lanes. The first query attends up to key `last`. */
 static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
   for (int64_t j = last - k0 + 1 > 0 ? last - k0 + 1 : 0; j < nk; j++)
     for (int i = 0; i < QT; i += LANES)
@@ -88,7 +87,7 @@ static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
                             loadu(&s[j][i])));
 }
 
-/* It is further behind than they see, of which the first does from `first` on. */
+/* Masks keys behind the queries in the lanes. The first query attends from key `first` on. */
 static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first) {
   for (int64_t j = 0; j < nk && k0 + j < first + QT - 1; j++)
     for (int i = 0; i < QT; i += LANES)
@@ -108,7 +107,7 @@ static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight
   }
 }
 
-/* Takes out the scores of keys that a query must not see. */
+/* Masks the scores of all keys that a query must not attend to. */
 static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t,
                  const sli_sight *sight) {
   hide_later(s, nk, k0, t->q0 + sight->ahead);
@@ -116,8 +115,8 @@ static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t,
   if (t->ids) hide_others(s, nk, k0, t);
 }
 
-/* Scores to probabilities relative to the new maximum; `fade` is what the
- * earlier ones have to be multiplied with. */
+/* Turns scores into probabilities relative to the new maximum; `fade` is the factor for the earlier
+ * ones. */
 static void soften(float (*s)[QT], int64_t nk, float *top, float *total, float *fade) {
   enum { N = QT / LANES };
   vec m[N], t[N] = {0};
@@ -144,7 +143,7 @@ static void scale_columns(float (*acc)[QT], int64_t dim, const float *by) {
       storeu(&acc[d][i], loadu(&acc[d][i]) * loadu(by + i));
 }
 
-/* What sees nothing has a total of 0, and gets zeros. */
+/* Inverts the totals. A query without keys has total 0 and gets zeros. */
 static void invert(float *total) {
   for (int i = 0; i < QT; i += LANES) {
     vec t = loadu(total + i);
@@ -152,15 +151,15 @@ static void invert(float *total) {
   }
 }
 
-/* Numbers that each query of a head has one of, from head to head. */
+/* Returns the distance from head to head in arrays with one number per query and head. */
 static int64_t row_of_head(const sli_attention *a) { return a->part.lse_row ? a->part.lse_row : a->queries; }
 
-/* The logarithms of a tile's softmax sums. */
+/* Returns the lse of a tile of queries. */
 static float *lse_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
   return a->lse + (b * a->heads + h) * row_of_head(a) + i0;
 }
 
-/* What has been found so far is one key's, with a score of lse and a value of out. */
+/* Restores the state after earlier keys: they count as one key with score lse and value out. */
 static void resume(const sli_attention *a, const float *out, const float *lse, int64_t nq,
                    float (*acc)[QT], float *top, float *total) {
   transpose_in(acc, out, a->o_row, nq, a->dim, 1);
@@ -170,7 +169,7 @@ static void resume(const sli_attention *a, const float *out, const float *lse, i
   }
 }
 
-/* A tile of queries on its way through the keys. */
+/* State of a tile of queries while it goes through the keys. */
 typedef struct tile_state {
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
   _Alignas(64) float top[QT], total[QT], fade[QT];
@@ -180,7 +179,8 @@ typedef struct tile_state {
 static void begin_tile(tile_state *x, int64_t dim) {
   memset(x->acc, 0, (size_t)dim * sizeof *x->acc);
   memset(x->total, 0, sizeof x->total);
-  for (int l = 0; l < QT; l++) x->top[l] = -FLT_MAX; /* below all, but not so that hidden less it is NaN */
+  /* below all scores, but finite: a hidden score minus it is not NaN */
+  for (int l = 0; l < QT; l++) x->top[l] = -FLT_MAX;
 }
 
 static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, const float *v, int64_t row) {
@@ -195,7 +195,7 @@ static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, cons
   product(true, true, a->dim, QT, words_for(nk), words, 1, down, x->s[0], QT, x->acc[0], QT, &x->next);
 }
 
-/* Keys k0 and behind. */
+/* Attends to keys k0 and following. */
 static void attend(tile_state *x, const sli_attention *a, const tile_sight *t, int64_t k0, int64_t nk,
                    const float *k, const float *v, int64_t row) {
   scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
@@ -216,7 +216,7 @@ static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h
                 x->total);
 }
 
-/* A tile of queries; another of the head's comes behind it, or not. */
+/* Computes a tile of queries; `more`: another tile of the head follows. */
 static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0, bool more) {
   int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
@@ -238,7 +238,7 @@ static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int
   end_tile(x, a, b, h, i0, nq);
 }
 
-/* Chunk i: batch, head, some tiles of queries. */
+/* Runs chunk i: batch, head, some tiles of queries. */
 static void attention_chunk(void *arg, int i) {
   const sli_attention *a = arg;
   int chunks = sli_chunks_of_head(a);
@@ -252,9 +252,9 @@ static void attention_chunk(void *arg, int i) {
   if (a->bf16) end_tiles();
 }
 
-/* ---- keys that come some at a time -------------------------------------------------- */
+/* ---- keys that arrive some at a time ------------------------------------------------ */
 
-/* Where a tile has got to, and back again. */
+/* Restores a tile's state, and saves it. */
 static void resume_tile(tile_state *x, const sli_attention *a, const float *seen, const float *out,
                         int64_t nq) {
   transpose_in(x->acc, out, a->o_row, nq, a->dim, 1);
@@ -270,7 +270,8 @@ static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float
   memcpy(seen + row_of_head(a), x->total, (size_t)nq * sizeof *seen);
 }
 
-/* A tile's rows, of which those before `from` have come earlier, one behind the other. */
+/* Joins the rows of a tile: the `before` rows that arrived earlier, from `tail`, then those of
+ * x. */
 static void put_together(float *to, const float *tail, const float *x, int64_t row, int64_t dim,
                          int64_t before, int64_t nk) {
   for (int64_t j = 0; j < nk; j++)
@@ -278,7 +279,7 @@ static void put_together(float *to, const float *tail, const float *x, int64_t r
            (size_t)dim * sizeof *to);
 }
 
-/* The tile that the last keys have begun. */
+/* Attends to the tile that the last keys have begun. */
 static void attend_begun(tile_state *x, const sli_sweep *w, const tile_sight *t, int64_t k0,
                          int64_t nk, int64_t b, int64_t h) {
   const sli_attention *a = &w->a;
@@ -290,7 +291,8 @@ static void attend_begun(tile_state *x, const sli_sweep *w, const tile_sight *t,
   attend(x, a, t, k0, nk, k, v, a->dim);
 }
 
-/* Chunk i: batch, head, tile of queries. Tiles that are whole now; in the end all that it sees. */
+/* Runs chunk i: batch, head, tile of queries. Attends to the key tiles that are complete now; at
+ * the end, to all. */
 static void attention_sweep_chunk(void *arg, int i) {
   const sli_sweep *w = arg;
   const sli_attention *a = &w->a;

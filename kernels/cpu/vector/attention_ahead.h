@@ -1,17 +1,18 @@
-/* What attention reads and writes next, asked for while products go on. A head's share of a row is some cache lines, and
- * its rows lie too far apart for processors to foresee them.
+/* Software prefetch for attention, issued while products run. A head's part of a row is some cache
+ * lines, and its rows are too far apart for the hardware prefetcher.
  *
- * Each array is a stream of rows, of keys or of queries, in the order in which tiles come to them. */
+ * Each array is a stream of rows, of keys or of queries, in the order of the tiles. */
 
 enum { NEXT_K, NEXT_V, NEXT_DK, NEXT_DV, NEXT_Q, NEXT_O, NEXT_DO, NEXT_DQ, STREAMS, ASKED_ROWS = 4 };
 
 typedef struct ahead {
-  const float *at[STREAMS];                /* the next row; NULL: there is no such array */
-  int64_t row[STREAMS], wanted[STREAMS];   /* floats from row to row; rows to ask for */
-  int64_t dim, keys;                       /* floats of a row; keys before this one are, or have been, wanted */
+  const float *at[STREAMS];                /* next row; NULL: no such array */
+  int64_t row[STREAMS], wanted[STREAMS];   /* floats from row to row; rows to prefetch */
+  /* floats of a row; keys before this one have been requested */
+  int64_t dim, keys;
 } ahead;
 
-/* A few rows of each. */
+/* Prefetches a few rows of each stream. */
 static inline void ask(ahead *x) {
   enum { LINE = 16 };
   for (int i = 0; i < STREAMS; i++)
@@ -19,14 +20,14 @@ static inline void ask(ahead *x) {
       for (int64_t d = 0; d < x->dim; d += LINE) __builtin_prefetch(x->at[i] + d);
 }
 
-/* Begins a stream, of which no rows are wanted yet. */
+/* Starts a stream with no rows requested. */
 static void follow(ahead *x, int stream, const float *array, int64_t from, int64_t row) {
   x->at[stream] = array ? array + from : NULL;
   x->row[stream] = row;
   x->wanted[stream] = 0;
 }
 
-/* Keys from `key` on, which is that many floats behind the arrays' beginnings. */
+/* Starts the key streams at `key`, at offsets kv and dkv in the arrays. */
 static void follow_keys(ahead *x, const sli_attention *a, int64_t key, int64_t kv, int64_t dkv) {
   x->keys = key;
   x->dim = a->dim;
@@ -36,7 +37,7 @@ static void follow_keys(ahead *x, const sli_attention *a, int64_t key, int64_t k
   follow(x, NEXT_DV, a->dv, dkv, a->kv_row);
 }
 
-/* Queries from i on. */
+/* Starts the query streams at query i. */
 static void follow_queries(ahead *x, const sli_attention *a, int64_t b, int64_t h, int64_t i) {
   int64_t o = b * a->o_batch + i * a->o_row + h * a->dim;
   follow(x, NEXT_Q, a->q, b * a->q_batch + i * a->q_row + h * a->dim, a->q_row);
@@ -50,7 +51,8 @@ static void want(ahead *x, int first, int last, int64_t rows) {
     if (x->at[i]) x->wanted[i] += rows;
 }
 
-/* A tile of keys from k0 on is about to be read: the next one is wanted, as far as there are keys before `limit`. */
+/* Requests the tile of keys after k0, as far as keys before `limit` exist, when tile k0 is about to
+ * be read. */
 static void want_keys(ahead *x, int64_t k0, int64_t limit) {
   int64_t until = SLI_MIN(k0 + 2 * SLI_KEY_TILE, limit);
   if (until <= x->keys) return;

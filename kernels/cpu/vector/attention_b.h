@@ -1,7 +1,7 @@
-/* Attention's way back: p = e^(s - lse) once more, and from it the gradients of queries, keys and values
- * (attention.h). */
+/* Backward pass of attention: recomputes p = e^(s - lse), and from it the gradients of queries,
+ * keys and values (attention.h). */
 
-/* p = e^(s - lse), ds = p (ds - delta) scale. */
+/* Computes p = e^(s - lse) and ds = p (ds - delta) scale. */
 static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
                             const float *delta, float scale) {
   for (int i = 0; i < QT; i += LANES) {
@@ -14,7 +14,7 @@ static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const f
   }
 }
 
-/* A tile of queries on its way back through the keys. */
+/* State of a tile of queries in the backward pass through the keys. */
 typedef struct tile_back {
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT], dqt[SLI_MAX_HEAD_DIM][QT];
   _Alignas(64) float s[KT][QT], ds[KT][QT], lse[QT], delta[QT];
@@ -22,10 +22,10 @@ typedef struct tile_back {
   const float *q, *dout;   /* [nq, dim] */
   int64_t begun;           /* keys before this one have gradients */
   int64_t q_row, dout_row, nq;
-  _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* in bf16, of q and dout */
+  _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* q and dout in bf16 */
 } tile_back;
 
-/* q and dout as right operands. */
+/* Rounds q and dout to right operands. */
 static void put_words(tile_back *x, int64_t dim) {
   int64_t down = down_row(dim);
   words_down(x->words[0], down, x->q, x->q_row, x->nq, dim);
@@ -56,7 +56,7 @@ static void begin_back(tile_back *x, const sli_attention *a, int64_t b, int64_t 
   if (a->bf16) put_words(x, dim);
 }
 
-/* What a tile of keys gets and gives: dk and dv of them, NULL if nobody asks. */
+/* Adds a key tile's contributions: to dq, and to dk and dv (NULL: not needed). */
 static void add_gradients(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk, float *dv) {
   int64_t dim = a->dim, row = a->kv_row;
   if (dv) product(false, true, nk, dim, x->nq, x->s[0], QT, 1, x->dout, x->dout_row, dv, row, &x->next);
@@ -78,12 +78,12 @@ static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk,
   product(true, true, dim, QT, words_for(nk), keys, 1, down, x->ds[0], QT, x->dqt[0], QT, &x->next);
 }
 
-/* Rows of keys, of this head. */
+/* Clears rows of keys, for this head. */
 static void zero_rows(float *head, int64_t row, int64_t begin, int64_t end, int64_t dim) {
   for (int64_t r = begin; head && r < end; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
 }
 
-/* dk and dv of keys before `end`, which nothing has been added to. */
+/* Clears dk and dv of keys before `end` that have no gradients yet. */
 static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_t end) {
   if (end <= x->begun || a->part.adds_dkv) return;
   zero_rows(a->dk ? a->dk + dkv : NULL, a->kv_row, x->begun, end, a->dim);
@@ -91,7 +91,7 @@ static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_
   x->begun = end;
 }
 
-/* The share of one query head's tile in dq, and in the head's dk and dv. */
+/* Adds one query head's tile to dq, and to the KV head's dk and dv. */
 static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
   int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row, dkv = b * a->part.dkv_batch + head;
   float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL, ones[QT];
@@ -120,7 +120,7 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
   if (dq) transpose_out(dq, a->dq_row, x->dqt, x->nq, dim, ones);
 }
 
-/* Chunk i: batch, key head. */
+/* Runs chunk i: batch, KV head. */
 static void attention_b_chunk(void *arg, int i) {
   const sli_attention *a = arg;
   int64_t head = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;

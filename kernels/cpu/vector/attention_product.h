@@ -1,5 +1,5 @@
-/* Products of a tile of attention, in f32 or of words of two bf16 numbers; what turns and rounds their
- * operands (attention.h). */
+/* Products of attention tiles, in f32 or of words of two bf16 numbers, and the transposition and
+ * rounding of their operands (attention.h). */
 
 enum { QT = SLI_QUERY_TILE, KT = SLI_KEY_TILE, BLOCK_COLUMNS = 2 * LANES };
 enum { BLOCK_ROWS = LANES == 16 ? 8 : 4 };
@@ -8,8 +8,8 @@ static inline vec add_product(bool words, vec c, const float *a, vec b) {
   return words ? add_products(c, a, b) : c + *a * b;
 }
 
-/* A block of C: `rows` by up to two vectors. Inlined with constant `rows`, `full` (all of both vectors
- * are there) and `words` (so are A and B, and K counts them). */
+/* Computes a block of C: `rows` by up to two vectors. Inlined with constant `rows`, `full` (both
+ * vectors are complete) and `words` (A and B are words, and K counts words). */
 static inline __attribute__((always_inline)) void block(int rows, bool full, bool words, bool add,
                                                         int64_t K, const float *a, int64_t a_row,
                                                         int64_t a_col, const float *b,
@@ -59,14 +59,15 @@ static inline __attribute__((always_inline)) void blocks(bool words, bool add, i
 
 #if defined(__AMX_BF16__)
 
-/* Words of A and B lie as tiles have them: 16 rows of A by 16 words, 16 rows of B by 16 words. */
+/* Words of A and B in the layout of AMX tiles: 16 rows of A by 16 words, 16 rows of B by 16
+ * words. */
 enum { WORDS = 16, BLOCK = 32 };
 
 static inline void add_words(const float *a, int64_t a_row, const float *b, int64_t b_row) {
   add_tiles(a, a_row * (int64_t)sizeof *a, false, b, b_row * (int64_t)sizeof *b, false);
 }
 
-/* Fewer words than a tile has, with zeros behind them. */
+/* Multiplies fewer words than a tile has, padded with zeros. */
 static void add_few_words(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t words) {
   _Alignas(64) float left[BLOCK * WORDS] = {0}, right[WORDS * BLOCK] = {0};
   for (int64_t r = 0; r < BLOCK; r++) memcpy(left + r * WORDS, a + r * a_row, (size_t)words * sizeof *a);
@@ -74,7 +75,7 @@ static void add_few_words(const float *a, int64_t a_row, const float *b, int64_t
   add_words(left, WORDS, right, BLOCK);
 }
 
-/* A block of C, of which there may be less. */
+/* Computes a block of C that may be incomplete. */
 static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, const float *a, int64_t a_row,
                         const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
   _Alignas(64) float whole[BLOCK * BLOCK];
@@ -94,7 +95,7 @@ static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, cons
   for (int64_t r = 0; edge && r < BLOCK && r < rows; r++) memcpy(c + r * c_row, whole + r * BLOCK, bytes);
 }
 
-/* to[m][k] = from[k][m]; of both up to multiples of WORDS. */
+/* to[m][k] = from[k][m], both padded to multiples of WORDS. */
 static void turn_words(float *to, int64_t to_row, const float *from, int64_t row, int64_t M, int64_t K) {
   for (int64_t k = 0; k < K; k += WORDS)
     for (int64_t m = 0; m < M; m += WORDS) turn_square(from + k * row + m, row, to + m * to_row + k, to_row);
@@ -122,8 +123,8 @@ static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float
 
 #endif
 
-/* C[M, N] = A[M, K] B[K, N], added to C if `add`; `words`: of words, by K of them (for which there are tiles, from
- * begin_tiles to end_tiles). Meanwhile `next` is asked for. */
+/* C[M, N] = A[M, K] B[K, N], added to C if `add`. `words`: operands of words, K of them; tiles must
+ * be on between begin_tiles and end_tiles. Prefetches `next` meanwhile. */
 static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
                     int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
   if (words) words_product(add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
@@ -134,10 +135,10 @@ static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const
 
 static inline int64_t words_for(int64_t numbers) { return (numbers + 1) / 2; }
 
-/* From row to row, where n numbers are words: whole vectors of them. */
+/* Returns the row stride for n numbers as words: whole vectors of words. */
 static inline int64_t words_row(int64_t n) { return (n + 2 * LANES - 1) / (2 * LANES) * LANES; }
 
-/* Neighbours in a row become a word. */
+/* Packs neighbours in a row into words. */
 static void words_along(float *to, const float *from, int64_t row, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; r++)
     for (int64_t c = 0; c < n; c += 2 * LANES)
@@ -145,7 +146,7 @@ static void words_along(float *to, const float *from, int64_t row, int64_t rows,
                                                        load(from + r * row + c + LANES, n - c - LANES)));
 }
 
-/* Neighbours in a column do; behind the last row there are zeros. */
+/* Packs neighbours in a column into words; zeros follow the last row. */
 static void words_down(float *to, int64_t to_row, const float *from, int64_t row, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; r += 2)
     for (int64_t c = 0; c < n; c += LANES)
@@ -155,13 +156,13 @@ static void words_down(float *to, int64_t to_row, const float *from, int64_t row
 
 static int64_t down_row(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
-/* The same in place. */
+/* Packs neighbours in a column into words, in place. */
 static void words_here(float (*x)[QT], int64_t rows) {
   words_down(x[0], QT, x[0], QT, rows, QT);
 }
 
-/* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. Rows
- * of `to` are written up to the next multiple of LANES. */
+/* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. Rows of `to` are written up
+ * to the next multiple of LANES. */
 static void transpose_in(float (*to)[QT], const float *from, int64_t row, int64_t queries,
                          int64_t dim, float scale) {
   for (int64_t i = 0; i < QT; i += LANES)

@@ -1,4 +1,4 @@
-/* Element by element: sums, products, activations. */
+/* Element-wise chunk functions: sums, products, activations. */
 
 /* Walks chunk i of the first input: `at` is the element, n how many are left. */
 #define FOR_EACH(call, i, at, n)                                               \
@@ -12,7 +12,7 @@ static void add_chunk(void *arg, int i) {
   FOR_EACH(call, i, at, n) store_ahead(y + at, load_ahead(a + at, n) + load_ahead(b + at, n), n);
 }
 
-/* ((x0 + x1) + ...), in registers all the way. */
+/* Adds ((x0 + x1) + ...), in registers throughout. */
 static void sum_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *const *x = (const float *const *)call->in;
@@ -25,7 +25,7 @@ static void sum_chunk(void *arg, int i) {
   }
 }
 
-/* Sums of chunks, in doubles. */
+/* Sums chunks, in doubles. */
 static void total_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *x = call->in[0];

@@ -1,15 +1,15 @@
-/* Functions of up to three numbers over arrays that broadcast, summed over the dims that the output
- * has not; sums are of doubles. The functions are of rows whose numbers lie side by side: what lies
- * otherwise is copied so before, a tile at a time. */
+/* Functions of up to three numbers over broadcast arrays, summed in doubles over the dims that the
+ * output lacks. The functions take rows of contiguous numbers; other rows are copied first, a tile
+ * at a time. */
 
 enum { TILE = 512 };
 
-/* Places in the inputs. */
+/* Positions in the inputs. */
 typedef struct places {
   const float *in[SLI_SPACE_INPUTS];
 } places;
 
-/* A fold, and a thread's room for a tile of each array. */
+/* A fold, and a thread's buffer for a tile of each array. */
 typedef struct folding {
   const sli_fold *of;
   const sli_space *space;
@@ -23,7 +23,7 @@ static void move(places *p, const sli_space *s, int d, int64_t by) {
     if (p->in[a]) p->in[a] += by * s->step[a][d];
 }
 
-/* The next position of dims [from, to); false after the last. */
+/* Advances to the next position of dims [from, to); returns false after the last. */
 static bool step_on(places *p, const sli_space *s, int from, int to, int64_t *index) {
   for (int d = to - 1; d >= from; d--) {
     move(p, s, d, 1);
@@ -42,15 +42,16 @@ static void copy_row(float *to, const float *p, int64_t step, int64_t n) {
     for (int64_t k = 0; k < n; k++) to[k] = p[k * step];
 }
 
-/* The function of at most TILE numbers along dim d (-1: of one number), from `at` on: put into y,
- * or where they lie if there is no function. */
+/* Applies the function to at most TILE numbers along dim d (-1: one number), from `at` on. Returns
+ * y, or the input's place if there is no function. */
 static const float *fold_row(folding *f, const places *p, int d, int64_t at, int64_t n, float *y) {
   const float *in[SLI_SPACE_INPUTS];
   for (int a = 0; a < SLI_SPACE_INPUTS; a++) {
     int64_t step = d < 0 ? 0 : f->space->step[a][d];
     in[a] = p->in[a] && step == 1 ? p->in[a] + at : f->in[a];
     if (!p->in[a] || step == 1) continue;
-    if (step || !at) copy_row(f->in[a], p->in[a] + at * step, step, n); /* else it is there */
+    /* otherwise it is copied already */
+    if (step || !at) copy_row(f->in[a], p->in[a] + at * step, step, n);
   }
   if (!f->of->fn) return in[0];
   f->of->fn(in[0], in[1], in[2], y, n);
@@ -65,7 +66,7 @@ static void put(const sli_fold *f, const float *y, float factor, int64_t to, int
   }
 }
 
-/* Neighbours in the output of a space in which nothing is summed. */
+/* Computes neighbours in the output, for a space without summed dims. */
 static void fold_plain(folding *f, const places *p, int64_t to, int64_t n) {
   const sli_fold *of = f->of;
   bool as_it_is = of->fn && !of->add && of->factor == 1;
@@ -77,7 +78,7 @@ static void fold_plain(folding *f, const places *p, int64_t to, int64_t n) {
   }
 }
 
-/* Sums for at most TILE neighbours in the output, position by position of what is summed. */
+/* Sums for at most TILE neighbours in the output, one summed position after another. */
 static void sum_across(folding *f, places p, int64_t n) {
   const sli_space *s = f->space;
   int64_t index[SL_MAX_DIMS] = {0};
@@ -92,7 +93,7 @@ static void sum_across(folding *f, places p, int64_t n) {
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
 }
 
-/* The sum for one, along the last dim of what is summed. */
+/* Sums for one output element, along the last summed dim. */
 static double sum_along(folding *f, places p) {
   const sli_space *s = f->space;
   int64_t index[SL_MAX_DIMS] = {0}, n = s->dim[s->ndim - 1];
@@ -108,7 +109,7 @@ static double sum_along(folding *f, places p) {
   return dsum(&sum);
 }
 
-/* Is what is summed side by side in memory, and what the output has not? */
+/* Returns true if the summed elements are contiguous in memory and the output's dims are not. */
 static bool sums_along(const sli_space *s) {
   for (int a = 0; a < SLI_SPACE_INPUTS; a++)
     if (s->kept && s->step[a][s->kept - 1] == 1) return false;
@@ -129,7 +130,7 @@ static void fold_sums(folding *f, places p, int64_t to, int64_t n) {
   }
 }
 
-/* Runs along the last dim of the output. */
+/* Runs a chunk along the last dim of the output. */
 static void fold_chunk(void *arg, int i) {
   const sli_fold *of = arg;
   const sli_space *s = &of->space;
@@ -168,7 +169,7 @@ static void fold_chunk(void *arg, int i) {
     }                                                                          \
   }
 
-/* Masks are integers, 0 or 1, in the place of numbers. */
+/* Turns a mask into integers 0 or 1, stored in place of floats. */
 #define AS_MASK(mask) ((vec)((ivec)(mask) & 1))
 
 #define BINARY(name, flops, unread, partial, y, da, db)                        \

@@ -9,7 +9,7 @@ static inline float row_max(const float *x, int64_t n) {
   return largest(m);
 }
 
-/* Sum of e^(x - shift). */
+/* Returns the sum of e^(x - shift). */
 static inline float row_exp_sum(const float *x, int64_t n, float shift) {
   vec s = {0};
   for (int64_t c = 0; c < n; c += LANES) s += vexp_low(load_or(x + c, n - c, -INFINITY) - shift);
@@ -64,7 +64,7 @@ static void cross_entropy_part_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *x = logits + r * vocab;
     float m = row_max(x, vocab);
-    if (m == -INFINITY) m = -FLT_MAX; /* all columns masked: their sum is 0, not NaN */
+    if (m == -INFINITY) m = -FLT_MAX; /* all columns are masked: their sum is 0, not NaN */
     int64_t target = targets[r] - call->attrs->first;
     part[3 * r] = m;
     part[3 * r + 1] = row_exp_sum(x, vocab, m);

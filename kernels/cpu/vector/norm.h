@@ -1,5 +1,5 @@
-/* Layer norm and RMS norm by rows, and the sums over rows of their weights'
- * gradients and of a bias's. */
+/* Layer norm and RMS norm by rows, and the sums over rows for the gradients of their weights and of
+ * a bias. */
 
 static inline float row_sum(const float *x, int64_t n) {
   vec s0 = {0}, s1 = {0};
@@ -12,7 +12,7 @@ static inline float row_sum(const float *x, int64_t n) {
   return sum(s0 + s1);
 }
 
-/* Sum of (x - shift)^2. */
+/* Returns the sum of (x - shift)^2. */
 static inline float row_squares(const float *x, int64_t n, float shift) {
   vec s0 = {0}, s1 = {0};
   int64_t c = 0;
@@ -78,7 +78,7 @@ static void layernorm_b_chunk(void *arg, int i) {
 
 /* ---- sums over rows ----------------------------------------------------------- */
 
-/* Where chunk i leaves its sums for output o: [width]. */
+/* Returns where chunk i leaves its sums for output o: [width]. */
 static inline float *partial(const sl_call *call, int i, int o) {
   int64_t width = sl_type_last(&call->in_type[0]);
   return (float *)call->scratch + ((int64_t)i * call->nout + o) * width;
@@ -104,8 +104,8 @@ static void add_partials_chunk(void *arg, int i) {
   }
 }
 
-/* Adds some rows' share of dg and db (NULL: not wanted). Inlined with a constant
- * number of rows, so that the sums are read and written once for all of them. */
+/* Adds some rows to dg and db (NULL: not needed). Inlined with a constant number of rows, so that
+ * the sums are read and written once for all of them. */
 static inline __attribute__((always_inline)) void norm_w_rows(int rows, const float *x,
                                                               const float *dy, int64_t width,
                                                               const float *mean,

@@ -1,5 +1,5 @@
-/* Everything from outside that vector/ needs: included before a level is
- * switched on, so that no foreign inline function is compiled for it. */
+/* All external headers that vector/ needs. Included before a level is switched on, so that no
+ * foreign inline function is compiled for that level. */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-/* Weights at rest, vector by vector: what sli_rest_unpack gives, with the same bits. */
+/* Vectorised unpacking of stored weights (rest), with the same bits as sli_rest_unpack. */
 
 enum { BLOCK_VECTORS = SLI_REST_BLOCK / LANES };
 
-/* LANES small integers as wide ones: GCC 12 takes convertvector of bytes apart, number by number. */
+/* Widen LANES small integers. GCC 12 compiles convertvector of bytes number by number. */
 #if defined(__AVX512F__)
 static inline ivec widen_u8(const void *p) { return (ivec)_mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
 static inline uvec widen_u16(const void *p) { return (uvec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)); }
@@ -29,7 +29,7 @@ static inline vec load_bf16(const uint16_t *p, int64_t n) {
   return (vec)bits;
 }
 
-/* Halves, none of which is infinite. */
+/* Loads halves, none of which may be infinite. */
 static inline vec load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
@@ -40,7 +40,7 @@ static inline vec load_half(const uint16_t *p) {
 #endif
 }
 
-/* A block by its scale, or by what multiplies and what is added. */
+/* Unpack a block by its scale, or by its factor and offset. */
 static inline __attribute__((always_inline)) void unpack_q8_0(const uint8_t *q, const float *scale, vec *w) {
 #pragma GCC unroll 8
   for (int v = 0; v < BLOCK_VECTORS; v++)
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 #if defined(__AVX512F__)
   const vec numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   ivec bits = widen_u8(q);
-  __m512 values = (__m512)(numbers * scale[0] + scale[1]); /* looked up by four bits */
+  __m512 values = (__m512)(numbers * scale[0] + scale[1]); /* table lookup by four bits */
   w[0] = (vec)_mm512_permutexvar_ps((__m512i)bits, values);
   w[1] = (vec)_mm512_permutexvar_ps((__m512i)(bits >> 4), values);
 #else
@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 #endif
 }
 
-/* Row `row` of weights in blocks. */
+/* Unpacks row `row` of weights stored in blocks. */
 static void unpack_blocks(sl_rest rest, const sl_type *lies, const void *weights, int64_t row, int64_t k, float *to) {
   sli_grouped group = sli_rest_grouped(lies, weights, row);
   _Alignas(64) uint8_t numbers[SLI_REST_BLOCK];
@@ -84,7 +84,8 @@ static void unpack_bf16(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += LANES) store(to + i, load_bf16(from + i, n - i), n - i);
 }
 
-/* Row i's token, out of the table. Of a part of it all others are -0, which changes no number that it is added to. */
+/* Copies row i's token from the table. With a part of the table, all other tokens give -0, which
+ * changes no number that it is added to. */
 static void embedding_served_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_type *lies = &call->in_type[1];

@@ -1,4 +1,4 @@
-/* Rotary positions: turns pairs (j, j + D/2) of each head. */
+/* Rotary positions: rotates pairs (j, j + D/2) of each head. */
 
 static inline void turn(const sl_call *call, int i, float direction) {
   const sli_rotary *angles = call->state;

@@ -1,15 +1,15 @@
-/* From f32 to bf16, the upper half of an f32; in the order it comes, or turned and packed. Two neighbours
- * are one word, which vectors of floats carry. Where the processor rounds by itself, numbers below 2^-126
- * become 0, as which its products take them anyway. */
+/* Conversion from f32 to bf16, the upper half of an f32: in the given order, or transposed and
+ * packed. Two neighbours form one word, carried in vectors of floats. Processors with a rounding
+ * instruction turn numbers below 2^-126 into 0; their products take such numbers for 0 anyway. */
 
 typedef uint16_t hvec VECTOR(2);
 typedef uint16_t hhvec VECTOR(4);
 typedef uint16_t hvec_unaligned __attribute__((vector_size(LANES * 2), may_alias, aligned(2)));
 typedef uint32_t uvec_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(2)));
 
-/* Adding half of the last place kept (less a bit where that place is even)
- * rounds to nearest; the carry may reach the exponent, as it should. A NaN would
- * carry into nonsense: it is cut, and stays a NaN by one bit that is set. */
+/* Rounds to nearest by adding half of the last kept place, less a bit where that place is even. The
+ * carry may reach the exponent, as it should. A NaN would carry into nonsense: it is cut, with a
+ * bit set to keep it a NaN. */
 static inline uvec round_bits(vec x) {
   uvec bits = (uvec)x;
   uvec rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -26,7 +26,7 @@ static inline hvec round_lanes(vec x) {
 #endif
 }
 
-/* Lane by lane one word. */
+/* Packs two numbers per lane into a word. */
 static inline vec pair(vec low, vec high) {
 #if defined(__AVX512BF16__)
   hhvec both = (hhvec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low), order;
@@ -37,7 +37,7 @@ static inline vec pair(vec low, vec high) {
 #endif
 }
 
-/* 2 LANES numbers in a row. */
+/* Packs 2 LANES numbers of a row. */
 static inline vec neighbours(vec a, vec b) {
 #if defined(__AVX512BF16__)
   return (vec)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
@@ -48,7 +48,7 @@ static inline vec neighbours(vec a, vec b) {
 #endif
 }
 
-/* c + the products of the word's numbers with those of each lane. */
+/* Returns c + the products of the word's two numbers with those of each lane. */
 static inline vec add_products(vec c, const float *word, vec b) {
   uint32_t bits;
   memcpy(&bits, word, sizeof bits);
@@ -72,11 +72,12 @@ static void round_bf16_chunk(void *arg, int i) {
   for (int l = 0; at + l < range.end; l++) r->to[at + l] = last[l];
 }
 
-/* ---- other orders: squares of 2 LANES by LANES numbers, whose neighbours along k are one word ---- */
+/* ---- other orders: squares of 2 LANES by LANES numbers; neighbours along k form a word ------- */
 
-enum { AHEAD = 32, FAR_AHEAD = 128 }; /* floats: so many rows at once are more than processors foresee */
+/* floats to prefetch ahead: so many rows at once exceed the hardware prefetcher */
+enum { AHEAD = 32, FAR_AHEAD = 128 };
 
-/* Of [k, n], of which so many are there: vector p has rows 2p and 2p + 1. */
+/* Loads a square of [k, n], which may be incomplete: vector p has rows 2p and 2p + 1. */
 static inline void square_of_rows(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
   for (int r = 0; r < 2 * LANES && r < k; r++) __builtin_prefetch(from + r * row + AHEAD);
   for (int p = 0; p < LANES; p++)
@@ -84,7 +85,7 @@ static inline void square_of_rows(vec *v, const float *from, int64_t row, int64_
                 load(from + (2 * p + 1) * row, 2 * p + 1 < k ? n : 0));
 }
 
-/* Of [n, k]: vector l has row l. */
+/* Loads a square of [n, k]: vector l has row l. */
 static inline void square_of_columns(vec *v, const float *from, int64_t row, int64_t k, int64_t n) {
   for (int l = 0; l < LANES; l++) {
     int64_t there = l < n ? k : 0;
@@ -98,7 +99,7 @@ static inline void store_pairs(uint16_t *to, vec v) {
   *(uvec_unaligned *)to = (uvec)v;
 }
 
-/* Columns and rows of [k, n] that chunk i goes over. */
+/* Return the columns and the rows of [k, n] that chunk i covers. */
 static inline sli_range turn_columns(const sli_turning *t, int i) {
   return sli_chunk_range(t->n, sli_turn_columns(t), i / sli_chunk_count(t->k, sli_turn_rows(t)));
 }
@@ -106,7 +107,7 @@ static inline sli_range turn_rows(const sli_turning *t, int i) {
   return sli_chunk_range(t->k, sli_turn_rows(t), i % sli_chunk_count(t->k, sli_turn_rows(t)));
 }
 
-/* The place of (k, n) among those turned. */
+/* Returns the place of (k, n) in the transposed order. */
 static inline uint16_t *turned_at(const sli_turning *t, int64_t k, int64_t n) {
   int64_t row = sli_turned_row(t->k);
   if (!t->strips) return t->to + n * row + k;
@@ -123,7 +124,7 @@ static void turn_rows_over(const sli_turning *t, sli_range rows, sli_range colum
     }
 }
 
-/* They lie that way already. */
+/* Rounds columns that are already contiguous. */
 static void round_columns(const sli_turning *t, sli_range rows, sli_range columns) {
   for (int64_t n = columns.begin; n < columns.end; n++)
     for (int64_t k = rows.begin; k < sli_turned_row(rows.end); k += 2 * LANES) {
@@ -139,7 +140,7 @@ static void turn_bf16_chunk(void *arg, int i) {
   else turn_rows_over(t, rows, columns);
 }
 
-/* The block of columns from n on, in which two rows have 2 block numbers. */
+/* Returns the block of columns from n on; two of its rows have 2 block numbers. */
 static inline uint16_t *packed_block(const sli_turning *t, int64_t n) {
   return t->to + n * sli_turned_row(t->k);
 }
@@ -171,7 +172,7 @@ static void pack_columns(const sli_turning *t, sli_range rows, sli_range columns
       }
 }
 
-/* Also what the order has room for. */
+/* Packs a chunk, and fills the padding of the order. */
 static void pack_bf16_chunk(void *arg, int i) {
   const sli_turning *t = arg;
   sli_range columns = turn_columns(t, i), rows = turn_rows(t, i);

@@ -1,5 +1,5 @@
-/* Rows of served graphs. What one of them gives depends on nothing else in its tick: each number is
- * added up in an order that the row's own position and the shapes of weights say. */
+/* Kernels of served graphs. A row's result depends on nothing else in its tick: the order of each
+ * sum follows from the row's own position and from the shapes of the weights. */
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
@@ -34,12 +34,12 @@ static void position_served_chunk(void *arg, int i) {
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Where in the pages the keys of one head of a position's page begin; behind them come its values. */
+/* Returns where the keys of one head begin in the page of a position. The values follow. */
 static int64_t page_of(const sli_served_attention *a, const int32_t *table, int64_t position, int64_t head) {
   return (table[position / SL_PAGE] * a->kv_heads + head) * sli_page_numbers(a->dim);
 }
 
-/* LANES numbers of the pages, or n of them. */
+/* Loads LANES numbers of the pages, or n of them. */
 INLINE vec page_load(bool bf16, const void *pages, int64_t at, int64_t n) {
   return bf16 ? load_bf16((const uint16_t *)pages + at, n) : load((const float *)pages + at, n);
 }
@@ -59,7 +59,7 @@ static void keep_bf16(uint16_t *page, int64_t at, const float *k, const float *v
   }
 }
 
-/* Row i's key and value go to their place. */
+/* Writes row i's key and value to their page. */
 static void served_keys_chunk(void *arg, int i) {
   const sli_served_attention *a = arg;
   int64_t position = sl_batch_position(a->batch)[i];
@@ -74,22 +74,24 @@ static void served_keys_chunk(void *arg, int i) {
 
 enum { PAGE_VECTORS = SL_PAGE / LANES, VALUE_VECTORS = 4 };
 
-/* Queries that look at a page at once, so that what it has is read once for all: as many as registers hold sums for. */
+/* Queries that process a page together, so that the page is read once for all of them: as many as
+ * the registers hold sums for. */
 #if defined(__AVX512F__)
 enum { QUERIES = 4 };
 #else
 enum { QUERIES = 1 };
 #endif
 
-/* One query on its way through the pages. */
+/* State of one query while it goes through the pages. */
 typedef struct served_query {
   _Alignas(64) float q[SLI_MAX_HEAD_DIM], acc[SLI_MAX_HEAD_DIM], p[SL_PAGE];
-  int64_t position, first, end; /* of the page's keys it sees those from `first` to before `end` */
+  /* the query attends to the page's keys from `first` to before `end` */
+  int64_t position, first, end;
   float top, fade;
   vec total;
 } served_query;
 
-/* Where a page's keys of one head begin, the position of the first one, and how many there are. */
+/* Keys of one head in a page: where they begin, the position of the first one, and their number. */
 typedef struct served_page {
   int64_t at, position, keys;
 } served_page;
@@ -100,13 +102,15 @@ INLINE void fetch_lines(bool bf16, const sli_served_attention *a, int64_t at, in
   for (int64_t b = 0; b < n * size; b += line) __builtin_prefetch(pages + at * size + b, 0, 2);
 }
 
-/* Dim d of a page's keys, and value d: while dims of the page before are gone through. */
+/* Prefetches dim d of a page's keys, and value d, while the dims of the page before are
+ * processed. */
 INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page, int64_t d) {
   fetch_lines(bf16, a, page->at + d * SL_PAGE, page->keys);
   if (d < page->keys) fetch_lines(bf16, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
 }
 
-/* n queries by a page's keys, s[PAGE_VECTORS][n]; fetches `next`, if there is one. */
+/* Computes the scores of n queries with a page's keys, s[PAGE_VECTORS][n]; prefetches `next`, if
+ * not NULL. */
 INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const served_query *x, const served_page *page,
                         const served_page *next, vec *s) {
 #pragma GCC unroll 16
@@ -122,7 +126,7 @@ INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const s
   }
 }
 
-/* What the scores of a query, every n-th vector, come to beside those of the pages before. */
+/* Merges the scores of a query (every n-th vector) into its softmax over the pages before. */
 INLINE void weigh(served_query *x, int n, vec *s) {
   vec m = set(x->top);
 #pragma GCC unroll 16
@@ -146,7 +150,8 @@ INLINE void weigh(served_query *x, int n, vec *s) {
   x->fade = fade[0];
 }
 
-/* acc * fade + the values from `first` to before `end` by their p, for VALUE_VECTORS from dim d on. */
+/* Computes acc * fade + the values from `first` to before `end`, weighted by p, for VALUE_VECTORS
+ * from dim d on. */
 INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values, int64_t d,
                      bool whole, int64_t first, int64_t end) {
   vec y[QUERIES * VALUE_VECTORS];
@@ -176,7 +181,8 @@ INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_q
   for (int i = 0; i < n; i++) x[i].fade = 1;
 }
 
-/* Values that all of n queries see are added at once; each adds those before and behind by itself. */
+/* Adds values. The range common to all n queries is added for all at once; each query adds the
+ * values before and after by itself. */
 INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values) {
   int64_t first = 0, end = SL_PAGE;
   for (int i = 0; i < n; i++) {
@@ -202,7 +208,7 @@ INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_que
   see_values(bf16, a, n, x, page->at + SL_PAGE * a->dim);
 }
 
-/* All of n queries, QUERIES at a time. */
+/* Processes a page for n queries, QUERIES at a time. */
 INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served_query *x, const served_page *page,
                          const served_page *next) {
   for (; n >= QUERIES; n -= QUERIES, x += QUERIES, next = NULL) see_page(bf16, a, QUERIES, x, page, next);
@@ -213,7 +219,7 @@ INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served
 #endif
 }
 
-/* The page of a sequence's position; its keys are those up to `last`. */
+/* Returns the page of a sequence's position; its keys are those up to `last`. */
 static served_page find_page(const sli_served_attention *a, const int32_t *table, int64_t kv, int64_t position, int64_t last) {
   int64_t keys = last + 1 - position;
   return (served_page){page_of(a, table, position, kv), position, keys < SL_PAGE ? keys : SL_PAGE};
@@ -251,7 +257,7 @@ static void end_query(const sli_served_attention *a, int64_t row, int64_t head, 
   for (int64_t d = 0; d < a->dim; d += LANES) store(o + d, loadu(x->acc + d) * by, a->dim - d);
 }
 
-/* Some heads of a run that have the same keys. */
+/* Attends for some query heads of a run that share a KV head. */
 static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int64_t head, int heads) {
   enum { MOST = 32 };
   served_query x[MOST];
@@ -265,7 +271,7 @@ static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int6
   }
 }
 
-/* A run, a head of keys, and a part of the heads that look at it. */
+/* Runs chunk i: a run, a KV head, and a part of its query heads. */
 static void served_attention_chunk(void *arg, int i) {
   const sli_served_attention *a = arg;
   int64_t part = i % a->parts, kv = i / a->parts % a->kv_heads, group = a->heads / a->kv_heads;

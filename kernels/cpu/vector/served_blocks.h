@@ -1,28 +1,30 @@
-/* Products with weights in blocks, y = x w^T + b. A block of a row of x is integers of three digits, a block of a column
- * integers of four or eight bits: their products add up exactly, and what they come to, by both scales, is added to y
- * block by block. So a number has the same bits at every level, in every tick, by any thread.
+/* Products with weights stored in blocks, y = x w^T + b. A block of a row of x is integers of three
+ * digits, a block of a column is integers of four or eight bits. Their products add up exactly; the
+ * sum, multiplied by both scales, is added to y block by block. A number therefore has the same
+ * bits at every level, in every tick and by any thread.
  *
- * A vector has LANES columns of a group (ops/rest.h), four numbers of each; the digits of x they are multiplied by are
- * the same for all columns. */
+ * A vector holds LANES columns of a group (ops/rest.h), four numbers of each. The digits of x that
+ * multiply them are the same for all columns. */
 
 enum { GROUP = SLI_REST_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUADS };
 
-/* Rows whose digits stay in a cache while columns go by. */
+/* Rows whose digits stay in cache while the columns pass. */
 enum { MOST_ROWS = 64 };
 
-/* Weights are fetched so many bytes before they are read. */
+/* Distance in bytes at which weights are prefetched. */
 enum { FETCHED = 4096, LINE = 64 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* So many rows by so many vectors of columns at once: as many sums as registers hold, none of which waits for another. */
+/* Rows and vectors of columns processed at once: as many independent sums as the registers hold. */
 #if defined(__AVX512F__)
 enum { SUMMED_ROWS = 1, SUMMED_VECTORS = 1 };
 #else
 enum { SUMMED_ROWS = 2, SUMMED_VECTORS = 2 };
 #endif
 
-/* The numbers of weights: a quad of each column; in pairs, its first and third, then its second and fourth number. */
+/* Numbers of weights: a quad of each column; in pairs, its first and third, then its second and
+ * fourth number. */
 typedef struct block_weights {
   ivec quads[2 * QUADS][SUMMED_VECTORS];
   vec d[SUMMED_VECTORS], m[SUMMED_VECTORS];
@@ -34,14 +36,14 @@ static inline ivec load_quads(const uint8_t *p) {
   return quads;
 }
 
-/* Four bytes, or two numbers of 16 bits, for all columns. */
+/* Broadcasts four bytes, or two 16-bit numbers, to all columns. */
 static inline ivec spread(const void *digits) {
   int32_t quad;
   memcpy(&quad, digits, sizeof quad);
   return quad - (ivec){0};
 }
 
-/* Sums are made as they are written: GCC 12 would make all products first, and have no registers for them. */
+/* Keeps sums in source order. GCC 12 would compute all products first and run out of registers. */
 static inline ivec in_order(ivec sum) {
 #if defined(__x86_64__)
   __asm__("" : "+v"(sum));
@@ -49,7 +51,8 @@ static inline ivec in_order(ivec sum) {
   return sum;
 }
 
-/* sum + the products of bytes, of the first as unsigned ones: in 32 bits, or only two by two, in 16. */
+/* Returns sum + the products of bytes, with `a` unsigned: summed in 32 bits, or only in pairs, in
+ * 16 bits. */
 static inline ivec plus_bytes(ivec sum, ivec a, ivec b) {
 #if defined(__AVX512VNNI__)
   return (ivec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -62,7 +65,7 @@ static inline ivec plus_bytes(ivec sum, ivec a, ivec b) {
 #endif
 }
 
-/* Products of 16 bits, added up in pairs. */
+/* Returns products of 16-bit numbers, added in pairs. */
 static inline ivec multiply_pairs(ivec a, ivec b) {
 #if defined(__AVX512BW__)
   return (ivec)_mm512_madd_epi16((__m512i)a, (__m512i)b);
@@ -75,7 +78,8 @@ static inline ivec multiply_pairs(ivec a, ivec b) {
 #endif
 }
 
-/* Where products of bytes are added up in 32 bits, sums begin at `begin`; else it is added once they are widened. */
+/* Returns the initial sum: `begin` where byte products add up in 32 bits; otherwise `begin` is
+ * added after widening. */
 INLINE ivec first_sum(int32_t begin) {
 #if defined(__AVX512VNNI__)
   return begin - (ivec){0};
@@ -84,7 +88,7 @@ INLINE ivec first_sum(int32_t begin) {
 #endif
 }
 
-/* begin + what plus_bytes has made of first_sum(begin). */
+/* Returns begin + the products that plus_bytes added to first_sum(begin). */
 INLINE ivec last_sum(ivec sum, int32_t begin) {
 #if defined(__AVX512VNNI__)
   return (void)begin, sum;
@@ -93,8 +97,8 @@ INLINE ivec last_sum(ivec sum, int32_t begin) {
 #endif
 }
 
-/* A block of columns v * LANES on of a group: its numbers, d, and what remains to be added once the numbers' centre is
- * taken off them. */
+/* Loads a block of columns from v * LANES on of a group: the numbers, d, and the term that remains
+ * after the numbers' centre is subtracted. */
 INLINE void load_block(sl_rest rest, const uint8_t *block, int v, block_weights *w) {
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) {
@@ -116,7 +120,7 @@ INLINE void load_block(sl_rest rest, const uint8_t *block, int v, block_weights 
   }
 }
 
-/* What a block of `rows` rows by the columns of a tile comes to, less their scales. */
+/* Sums a block of `rows` rows by the columns of a tile, without scales. */
 INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
   ivec s[SUMMED_ROWS][SUMMED_VECTORS][SLI_DIGITS];
 #pragma GCC unroll 2
@@ -167,7 +171,7 @@ INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows, ive
       }
 }
 
-/* y[row][GROUP] + a block of `rows` rows by the columns of a tile. */
+/* Adds a block of `rows` rows by the columns of a tile to y[row][GROUP]. */
 INLINE void plus_tile(sl_rest rest, const block_weights *w, const sli_digits *x, int rows, float *y) {
   ivec sums[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS];
   if (in_pairs(rest)) sum_pairs(w, x, rows, sums);
@@ -185,7 +189,7 @@ INLINE void plus_tile(sl_rest rest, const block_weights *w, const sli_digits *x,
     }
 }
 
-/* Fewer columns than a group has go through a copy, in which the others are 0. */
+/* Copies a block of fewer columns than a group has, with zeros for the others. */
 static void widen_block(sl_rest rest, sli_grouped group, int64_t b, uint8_t *to) {
   int64_t lines = sli_rest_numbers(rest) / 4, wide = group.wide;
   const uint8_t *from = group.blocks + b * wide * sli_rest_bytes(rest);
@@ -195,7 +199,7 @@ static void widen_block(sl_rest rest, sli_grouped group, int64_t b, uint8_t *to)
     memcpy(to + lines * GROUP * 4 + i * GROUP * 2, from + lines * wide * 4 + i * wide * 2, (size_t)wide * 2);
 }
 
-/* Block b of a group; `room` is for one that is not as wide as others. */
+/* Returns block b of a group; `room` holds the copy of a narrow one. */
 INLINE const uint8_t *block_of(sl_rest rest, sli_grouped group, int64_t b, uint8_t *room) {
   const uint8_t *block = group.blocks + b * GROUP * sli_rest_bytes(rest);
   if (__builtin_expect(group.wide < GROUP, 0)) {
@@ -207,7 +211,7 @@ INLINE const uint8_t *block_of(sl_rest rest, sli_grouped group, int64_t b, uint8
   return block;
 }
 
-/* Rows of x, of which block b is x[b * all + row], by a group's columns: y[row][GROUP]. */
+/* Multiplies rows of x by a group's columns: y[row][GROUP]. Block b of x is x[b * all + row]. */
 INLINE void multiply_group(sl_rest rest, sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all,
                            float *y) {
   uint8_t room[GROUP * 34];
@@ -233,14 +237,14 @@ static void multiply_q4_1(sli_grouped group, int64_t blocks, const sli_digits *x
   multiply_group(SL_REST_Q4_1, group, blocks, x, rows, all, y);
 }
 
-/* Some rows, by a group's columns, `wide` of which there are. */
+/* Writes rows of a group's `wide` columns to y, with the bias. */
 static void give_group(const float *sums, int64_t rows, int64_t wide, const float *bias, float *y, int64_t n) {
   for (int64_t r = 0; r < rows; r++, sums += GROUP, y += n)
     if (bias) for (int64_t c = 0; c < wide; c++) y[c] = sums[c] + bias[c];
     else memcpy(y, sums, (size_t)wide * sizeof *y);
 }
 
-/* The first lines of a piece come while digits are made. */
+/* Prefetches the first lines of a piece while digits are computed. */
 static void fetch_first(const uint8_t *from) {
   for (int b = 0; b < FETCHED; b += LINE) __builtin_prefetch(from + b);
 }

@@ -1,10 +1,11 @@
-/* Rows of x as digits, for products with weights in blocks (sli_digits). */
+/* Conversion of rows of x to digits, for products with weights stored in blocks (sli_digits). */
 
-/* What is taken off the numbers of weights, so that they are about as many above it as below. */
+/* Returns the centre subtracted from the numbers of weights, so that they are about symmetric
+ * around 0. */
 static inline int block_centre(sl_rest rest) { return rest == SL_REST_Q8_0 ? 128 : 8; }
 
-/* Do digits lie in pairs of 16 bits? Products of bytes are added up in pairs in 16 bits where AVX512-VNNI is not, which is
- * enough for weights of 4 bits; level 0 has none. */
+/* Returns true if digits are in pairs of 16 bits. Without AVX512-VNNI, byte products are added in
+ * pairs in 16 bits, which is enough for 4-bit weights. Level 0 has no byte products. */
 static inline bool in_pairs(sl_rest rest) {
 #if defined(__AVX512VNNI__)
   return (void)rest, false;
@@ -25,7 +26,7 @@ static inline ivec larger(ivec a, ivec b) {
 #endif
 }
 
-/* The largest and the sum of a vector's lanes. */
+/* Return the largest and the sum of a vector's lanes. */
 static inline __attribute__((always_inline)) int32_t largest_lane(ivec v) {
 #pragma GCC unroll 4
   for (int half = LANES / 2; half; half /= 2) v = larger(v, __builtin_shuffle(v, lanes() ^ half));
@@ -38,7 +39,7 @@ static inline __attribute__((always_inline)) int32_t sum_of_lanes(ivec v) {
   return v[0];
 }
 
-/* Subnormal ones too; not for LANES numbers at a time. */
+/* Returns 2^exponent, subnormal too; scalar code, not for vectors. */
 static inline float power_of_two(int exponent) {
   uint32_t bits = exponent > -127 ? (uint32_t)(exponent + 127) << 23 : 1u << (exponent + 149);
   float x;
@@ -46,14 +47,15 @@ static inline float power_of_two(int exponent) {
   return x;
 }
 
-/* The exponent of the scale by which the block's largest number, of these bits, becomes the largest integer of three
- * digits or less: 0x7f7f7f, which is 1.992 * 2^22. */
+/* Returns the exponent of the scale that maps the block's largest number, with these bits, to the
+ * largest three-digit integer: 0x7f7f7f, which is 1.992 * 2^22. */
 static inline int digits_exponent(int32_t largest) {
   int exponent = (largest + 0x10200) >> 23;
   return (exponent > 1 ? exponent : 1) - 149;
 }
 
-/* Integers' digits, which are their bytes where each borrows of the next what it has too much, four by four. */
+/* Returns the digits of integers in quads. Digits are the bytes, each of which borrows its excess
+ * from the next. */
 static inline __attribute__((always_inline)) ivec quads_of(ivec integers) {
   typedef uint8_t bytes VECTOR(4);
   bytes turned;
@@ -62,7 +64,7 @@ static inline __attribute__((always_inline)) ivec quads_of(ivec integers) {
   return (ivec)__builtin_shuffle((bytes)((integers + 0x808080) ^ 0x808080), turned);
 }
 
-/* The same in pairs. */
+/* Returns the digits of integers in pairs. */
 static inline __attribute__((always_inline)) ivec pairs_of(ivec integers) {
   typedef uint16_t halves VECTOR(4);
   halves turned;
@@ -72,7 +74,8 @@ static inline __attribute__((always_inline)) ivec pairs_of(ivec integers) {
   return (ivec)__builtin_shuffle((halves)((integers - low) << 8 | (low & 0xffff)), turned);
 }
 
-/* To the nearest integers, of numbers by a power of two that f32 may not have. */
+/* Multiplies numbers by a power of two that f32 may not represent, and rounds to the nearest
+ * integers. */
 static inline __attribute__((always_inline)) void scale_block(const vec *x, int exponent, ivec *to) {
   vec first = set(power_of_two(exponent / 2)), second = set(power_of_two(exponent - exponent / 2));
 #pragma GCC unroll 8
@@ -111,7 +114,7 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, sl_r
   to->scale = power_of_two(exponent);
 }
 
-/* Row i of a call's `rows`. */
+/* Converts row i of a call's `rows`. */
 static void row_digits(const sl_call *call, int64_t rows, int64_t i, sli_digits *to) {
   int64_t k = sl_type_last(&call->in_type[0]);
   const float *x = (const float *)call->in[0] + i * k;

@@ -1,11 +1,13 @@
-/* Products of served graphs, y = x w^T + b: each number is added up in an order that the weight's shape alone says,
- * whatever other rows there are and however the weight lies at rest.
+/* Products of served graphs, y = x w^T + b. The order of each sum follows from the weight's shape
+ * alone, whatever the other rows and the weight's storage format.
  *
- * A tile is TILE_COLUMNS columns of w by TILE_ROWS rows of x, whose sums stay in registers, a vector each. For few
- * rows weights become f32 on their way into them; for more than a tile has, a stretch of its columns is unpacked, and
- * all rows read that. A row that is alone takes LANES columns, so that as many vectors are summed up at a time. */
+ * A tile is TILE_COLUMNS columns of w by TILE_ROWS rows of x; each sum is a vector in a register.
+ * For few rows, weights become f32 as they are loaded. For more rows than a tile has, a stretch of
+ * its columns is unpacked and all rows read that. A single row takes LANES columns, so that as many
+ * vectors are summed at once. */
 
-/* Sums of LANES vectors, one a lane: the upper half of each is added to the lower, until one number is left. */
+/* Returns the sums of LANES vectors, one per lane. The upper half of each is added to the lower
+ * until one number is left. */
 static inline __attribute__((always_inline)) vec sums(vec *v) {
 #pragma GCC unroll 8
   for (int wide = LANES, half = LANES / 2; wide > 1; wide = half, half /= 2) {
@@ -19,7 +21,7 @@ static inline __attribute__((always_inline)) vec sums(vec *v) {
 
 enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 64 };
 
-/* Rows of x and columns of w. What there is not of them is the last there is. */
+/* Rows of x and columns of w. Missing rows and columns repeat the last one. */
 typedef struct served_tile {
   bool bf16;
   int64_t k, n, rows, columns;
@@ -44,8 +46,8 @@ static inline __attribute__((always_inline)) void fetch(const uint8_t *from, int
   for (int64_t b = 0; b < bytes; b += LINE) __builtin_prefetch(from + FETCHED + b);
 }
 
-/* Numbers `begin` to `end` of x, by those of w, which begin with `begin`; of weights as they lie those behind are
- * `fetched`. */
+/* Multiplies numbers `begin` to `end` of x by w, whose first number is `begin`. `fetched`: prefetch
+ * the stored weights that follow. */
 static inline __attribute__((always_inline)) void dot_floats(int tall, const float *const *x, const float *const *w,
                                                              int64_t begin, int64_t end, bool fetched, vec *acc) {
   vec wv[TILE_COLUMNS];
@@ -62,7 +64,7 @@ static inline __attribute__((always_inline)) void dot_floats(int tall, const flo
   dot_step(tall, x, i, end - i, wv, acc);
 }
 
-/* The same by bf16, as it lies. */
+/* Multiplies by stored bf16 weights. */
 static inline __attribute__((always_inline)) void dot_bf16(int tall, const float *const *x, const uint8_t *const *w,
                                                            int64_t k, vec *acc) {
   vec wv[TILE_COLUMNS];
@@ -84,7 +86,7 @@ static inline __attribute__((always_inline)) void copy_sums(int n, const vec *fr
   for (int a = 0; a < n; a++) to[a] = from[a];
 }
 
-/* `tall` rows by TILE_COLUMNS columns. */
+/* Multiplies `tall` rows by TILE_COLUMNS columns. */
 static inline __attribute__((always_inline)) void dot_few(int tall, const served_tile *t, const uint8_t *const *w,
                                                           vec *to) {
   vec acc[LANES];
@@ -97,7 +99,7 @@ static inline __attribute__((always_inline)) void dot_few(int tall, const served
   copy_sums(tall * TILE_COLUMNS, acc, to);
 }
 
-/* y of the tile's rows from `row` on, as many as LANES sums are, `wide` columns each. */
+/* Writes y of the tile's rows from `row` on: LANES sums, `wide` columns per row. */
 static inline __attribute__((always_inline)) void dot_finish(const served_tile *t, int64_t row, int wide, vec *acc) {
   float s[LANES];
   storeu(s, sums(acc));
@@ -110,7 +112,7 @@ static inline __attribute__((always_inline)) void dot_finish(const served_tile *
   }
 }
 
-/* A row, LANES columns. */
+/* Multiplies one row by LANES columns. */
 static void dot_one(const served_tile *t) {
   vec acc[LANES];
   for (int c = 0; c < LANES; c += TILE_COLUMNS) dot_few(1, t, t->w + c, acc + c);
@@ -123,7 +125,7 @@ static void dot_tile(const served_tile *t) {
   dot_finish(t, 0, TILE_COLUMNS, acc);
 }
 
-/* Rows from `row` on, by all numbers of the columns. */
+/* Multiplies rows from `row` on by all numbers of the columns. */
 static void dot_whole(const served_tile *t, int64_t row, const float *const *w) {
   vec acc[LANES];
 #pragma GCC unroll 16
@@ -132,7 +134,7 @@ static void dot_whole(const served_tile *t, int64_t row, const float *const *w) 
   dot_finish(t, row, TILE_COLUMNS, acc);
 }
 
-/* The same by a stretch of them; `kept` is what the rows have of the numbers before it. */
+/* Multiplies by a stretch of the columns; `kept` has the rows' sums over the numbers before it. */
 static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin, int64_t end,
                         vec *kept) {
   vec acc[LANES];
@@ -142,15 +144,15 @@ static void dot_stretch(const served_tile *t, int64_t row, const float *const *w
   if (end == t->k) dot_finish(t, row, TILE_COLUMNS, kept);
 }
 
-/* The next tile's weights are fetched bit by bit: what of them `count` of this one's products, from `at` on, are of
- * all. All at once would keep what is read now waiting behind them. */
+/* Prefetches the next tile's weights gradually: for `count` of this tile's products, from `at` on,
+ * the matching fraction. Prefetching all at once would delay the current reads. */
 static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
   int64_t all = t->k * t->rows, bytes = TILE_COLUMNS * (t->w[1] - t->w[0]);
   for (int64_t b = bytes * at / all; b < bytes * (at + count) / all; b += LINE)
     __builtin_prefetch(t->w[0] + bytes + b, 0, 2);
 }
 
-/* Up to HEIGHT rows, by a stretch of the columns at a time. */
+/* Multiplies up to HEIGHT rows by one stretch of the columns at a time. */
 enum { STRETCH = 768 };
 static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
@@ -184,7 +186,7 @@ static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
   }
 }
 
-/* Weights [n, k]. */
+/* Multiplies by weights [n, k]. */
 static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
   int64_t wide = rows == 1 ? LANES : TILE_COLUMNS;
@@ -200,7 +202,7 @@ static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   }
 }
 
-/* Weights [k, n]: up to 4 vectors of columns, all at once. */
+/* Multiplies by weights [k, n]: up to 4 vectors of columns at once. */
 static inline __attribute__((always_inline)) void sum_tile(int tall, const float *x, int64_t k,
                                                            const float *w, int64_t n, int64_t wide,
                                                            const float *bias, float *y) {

@@ -1,5 +1,5 @@
-/* Vectors of floats, as wide as the level's registers, by GCC's vector
- * extensions. Loads and stores take a count, so that loops need no tail:
+/* Vectors of floats, as wide as the level's registers, by GCC's vector extensions. Loads and stores
+ * take a count, so that loops need no tail:
  *
  *   for (int64_t i = 0; i < n; i += LANES) store(y + i, f(load(x + i, n - i)), n - i); */
 
@@ -19,7 +19,7 @@ typedef uint32_t uvec VECTOR(4);
 typedef float fhalf VECTOR(2);
 typedef double dhalf VECTOR(4);
 
-/* As many doubles. Two registers by name: a vector of their size would live in memory. */
+/* LANES doubles, in two named registers: a vector of twice the size would live in memory. */
 typedef struct dvec {
   dhalf low, high;
 } dvec;
@@ -35,14 +35,14 @@ static inline ivec lanes(void) {
   return lane;
 }
 
-/* A product that is rounded before anything is added to it, on all levels and on GPUs. */
+/* Returns a product that is rounded before anything is added to it, on all levels and on GPUs. */
 static inline vec rounded(vec a, vec b) {
   vec x = a * b;
   __asm__("" : "+x"(x));
   return x;
 }
 
-/* acc + a * b, rounded once where the level can, wherever it stands. */
+/* Returns acc + a * b, rounded once (fused) if the level can, regardless of context. */
 static inline vec plus_product(vec acc, vec a, vec b) {
 #if defined(__AVX512F__)
   return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)acc);
@@ -61,7 +61,7 @@ static inline void storeu(float *p, vec v) {
   *(vec_unaligned *)p = v;
 }
 
-/* The first n lanes (all, when n >= LANES); the others are `rest`. */
+/* Loads the first n lanes (all, when n >= LANES); the others are `rest`. */
 static inline vec load_or(const float *p, int64_t n, float rest) {
   if (__builtin_expect(n >= LANES, 1)) return loadu(p);
   vec v = set(rest);
@@ -83,8 +83,8 @@ static inline void store(float *p, vec v, int64_t n) {
     if (l < n) p[l] = v[l];
 }
 
-/* The same where memory is walked along: what comes 2 KiB later is asked for. Processors look ahead by themselves,
- * but not beyond a page of 4 KiB. */
+/* Loads while walking along memory, and prefetches 2 KiB ahead. The hardware prefetcher stops at a
+ * 4 KiB page. */
 enum { WALK_AHEAD = 512 };
 
 static inline vec load_ahead(const float *p, int64_t n) {
@@ -97,12 +97,12 @@ static inline void store_ahead(float *p, vec v, int64_t n) {
   store(p, v, n);
 }
 
-/* Lane by lane: mask ? a : b. */
+/* Returns mask ? a : b, lane by lane. */
 static inline vec pick(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-/* b where one of them is NaN. */
+/* Returns the larger; b if one of them is NaN. */
 static inline vec vmax(vec a, vec b) {
 #if defined(__AVX512F__)
   return (vec)_mm512_max_ps((__m512)a, (__m512)b);
@@ -168,7 +168,7 @@ static inline void add_wide_square(dvec *sum, vec x) {
   sum->high += y.high * y.high;
 }
 
-/* Its lanes times `factor`, as floats. */
+/* Returns the lanes times `factor`, as floats. */
 static inline vec narrow_times(const dvec *v, double factor) {
   float y[LANES];
   for (int l = 0; l < LANES / 2; l++) {
@@ -178,7 +178,7 @@ static inline vec narrow_times(const dvec *v, double factor) {
   return loadu(y);
 }
 
-/* Lane by lane, from the first. */
+/* Returns the sum of the lanes, in order from the first. */
 static inline double dsum(const dvec *v) {
   double s = 0;
   for (int l = 0; l < LANES / 2; l++) s += v->low[l];
@@ -186,9 +186,9 @@ static inline double dsum(const dvec *v) {
   return s;
 }
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 p(r), p fitted at
- * Chebyshev nodes (relative error 1.1e-8 before rounding). Gives e^r, and n in the low bits; with
- * both, e^x is within 2 ulp. NaN stays NaN. */
+/* e^x = 2^n e^r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 p(r), p fitted at Chebyshev nodes (relative
+ * error 1.1e-8 before rounding). Returns e^r, and n in the low bits of *n_bits; combined, e^x is
+ * within 2 ulp. NaN stays NaN. */
 static inline vec exp_fraction(vec x, uvec *n_bits) {
   const float round = 0x1.8p23f; /* x + round rounds x to an integer, in the low bits */
   vec t = x * 0x1.715476p+0f + round;
@@ -203,7 +203,7 @@ static inline vec exp_fraction(vec x, uvec *n_bits) {
   return p * (r * r) + r + 1.0f;
 }
 
-/* e^x; zero below -86.6, infinite above 88.7. */
+/* Returns e^x; zero below -86.6, infinite above 88.7. */
 static inline vec vexp(vec x) {
   uvec n;
   vec e = exp_fraction(x, &n), half = (vec)((n << 23) + ((127u - 1) << 23)); /* 2^(n-1): n may be 128 */
@@ -211,7 +211,7 @@ static inline vec vexp(vec x) {
   return pick(x > 88.72f, set(__builtin_inff()), y);
 }
 
-/* The same for what is at most 88, in fewer steps: of a softmax, say, where x is not above 0. */
+/* Returns e^x for x up to 88, in fewer steps: for example in a softmax, where x is not above 0. */
 static inline vec vexp_low(vec x) {
   uvec n;
   vec e = exp_fraction(x, &n);
@@ -225,7 +225,7 @@ static inline vec vabs(vec x) {
 /* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2); with f = m - 1, log m = f - f^2/2 + f^3 p(f),
  * p fitted by least squares (relative error 9e-10 before rounding). Within 2 ulp. */
 static inline vec vlog(vec x) {
-  ivec small = x < 0x1p-126f; /* as if it were normal */
+  ivec small = x < 0x1p-126f; /* scaled into the normal range */
   vec scaled = pick(small, x * 0x1p23f, x);
   ivec bits = (ivec)scaled - 0x3f3504f3; /* of sqrt(1/2) */
   ivec n = bits >> 23;
@@ -246,7 +246,7 @@ static inline vec vlog(vec x) {
   return pick(x < 0.0f, set(__builtin_nanf("")), y);
 }
 
-/* An odd polynomial near 0, 1 - 2/(e^2|x| + 1) elsewhere. */
+/* tanh: an odd polynomial near 0, 1 - 2/(e^2|x| + 1) elsewhere. */
 static inline vec vtanh(vec x) {
   vec z = x * x;
   vec p = z * -0.006104948500369587f + 0.021003641650668124f;
@@ -260,7 +260,7 @@ static inline vec vtanh(vec x) {
   return pick(size < 0.625f, near, far);
 }
 
-/* 1/x to an ulp or two, for x in [1, 2^126]: an estimate and Newton's step. */
+/* Returns 1/x to an ulp or two, for x in [1, 2^126]: an estimate and a Newton step. */
 static inline vec reciprocal(vec x) {
 #if defined(__AVX512F__)
   vec r = (vec)_mm512_rcp14_ps((__m512)x);
@@ -279,8 +279,7 @@ static inline vec sigmoid(vec x) {
   return reciprocal(1.0f + vexp(y));
 }
 
-/* Transposes LANES vectors: interleaving the first half with the second,
- * log2(LANES) times. */
+/* Transposes LANES vectors: interleaves the first half with the second, log2(LANES) times. */
 static inline void transpose(vec *v) {
   ivec low, high;
   for (int l = 0; l < LANES; l++) {

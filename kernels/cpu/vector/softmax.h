@@ -1,4 +1,4 @@
-/* Softmax along one dim: an array is [outer, n, inner]. */
+/* Softmax along one dim of an array [outer, n, inner]. */
 
 static void softmax_row(const sli_softmax *s, const float *x, float *y) {
   int64_t n = s->n;
@@ -10,7 +10,7 @@ static void softmax_row(const sli_softmax *s, const float *x, float *y) {
   }
 }
 
-/* Columns c .. of one outer position. */
+/* Computes columns from c on of one outer position. */
 static void softmax_columns(const sli_softmax *s, const float *x, float *y, int64_t c) {
   int64_t left = s->inner - c;
   vec m = set(-INFINITY), total = {0};

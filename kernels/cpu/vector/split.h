@@ -1,23 +1,26 @@
 /* Products in f32 on tiles of bf16.
  *
- * A number is the sum of three of bf16, exactly: 24 bits are three times eight. The first part is the number rounded, the
- * second what is left of it, rounded, the third the rest. A product of two numbers is nine products of parts, of which
- * six are enough: the other three are below 2^-23 of it together, and as a rule a tenth of that, where an f32 is
- * rounded by up to 2^-24 (Henry, Tang, Heinecke, Leveraging the bfloat16 artificial intelligence datatype for
- * higher-precision computations, arXiv 1904.06376). Products take parts below 2^-126 for 0, so numbers below 2^-110 lose
- * some of their bits. Infinite numbers, and those from 0x1.ffp127 on, become NaN by their second part.
+ * A number is the exact sum of three bf16 numbers: 24 bits are three times eight. The first part is
+ * the number rounded, the second is the remainder rounded, the third is the last remainder. A
+ * product of two numbers is nine products of parts, of which six are enough. The other three are
+ * together below 2^-23 of the result, and as a rule a tenth of that; an f32 is rounded by up to
+ * 2^-24 (Henry, Tang, Heinecke, Leveraging the bfloat16 artificial intelligence datatype for
+ * higher-precision computations, arXiv 1904.06376). Products take parts below 2^-126 for 0, so
+ * numbers below 2^-110 lose some of their bits. Infinite numbers, and those from 0x1.ffp127 on,
+ * become NaN by their second part.
  *
- * A chunk goes along k in stretches, whose parts stay in the caches, and in a stretch strip by strip. Tiles are multiplied
- * by a unit of their own, which vectors can work beside, but which looks only a few tiles ahead: so in between its products
- * the next strip and the next stretch's panels are split, some rows at a time. */
+ * A chunk goes along k in stretches, whose parts stay in the caches, and through a stretch strip by
+ * strip. The tile unit runs beside the vector units but looks only a few tiles ahead. Between its
+ * products the next strip and the next stretch's panels are therefore split, some rows at a
+ * time. */
 
 /* ---- splitting -------------------------------------------------------------------- */
 
-/* Rounds to nearest (ties go away from 0), carrying into the exponent; the lower half is 0. */
+/* Rounds to nearest (ties away from 0), carrying into the exponent; the lower half is 0. */
 static inline uvec upper_half(vec x) { return ((uvec)x + 0x8000u) & 0xffff0000u; }
 
-/* Lane by lane two numbers are one word. Parts are a square apart. The third is cut, not rounded: it has no lower half,
- * unless it is NaN and has to stay it. */
+/* Stores the parts of two numbers per lane, as words. Parts are a square apart. The third part is
+ * cut, not rounded: its lower half is empty, except for a NaN, which must stay one. */
 static inline void store_parts(uint16_t *to, vec low, vec high) {
   for (int part = 0; part + 1 < SLI_PARTS; part++, to += SLI_SQUARE) {
     uvec l = upper_half(low), h = upper_half(high);
@@ -28,7 +31,7 @@ static inline void store_parts(uint16_t *to, vec low, vec high) {
   store_pairs(to, (vec)((uvec)low >> 16 | ((uvec)high & 0xffff0000u)));
 }
 
-/* What is split at a time: 16 lines by 32 steps of k, half of a square. */
+/* Unit of splitting: 16 lines by 32 steps of k, half of a square. */
 enum { HALF = 16 };
 typedef struct piece {
   const float *from;
@@ -36,8 +39,8 @@ typedef struct piece {
   uint16_t *to;
 } piece;
 
-/* Rows of words. A word has the steps k and k + 16, not neighbours as elsewhere, so that no lane leaves its place; a row
- * goes along k in a strip, across it in a panel. */
+/* Splits rows of words. A word has steps k and k + 16, not neighbours as elsewhere, so that no lane
+ * moves. A row goes along k in a strip, across k in a panel. */
 static inline void split_rows(const piece *p, int first, int end, int pitch) {
   for (int r = first; r < end; r++)
     for (int w = 0; w < HALF; w += LANES) {
@@ -46,7 +49,7 @@ static inline void split_rows(const piece *p, int first, int end, int pitch) {
     }
 }
 
-/* Of a piece that lies the other way round, the words' first numbers or their second. */
+/* Transposes the words' first numbers, or their second, of a piece stored the other way round. */
 static inline void turn_half(const float *from, int64_t row, float *to) {
   for (int r = 0; r < HALF; r += LANES)
     for (int w = 0; w < HALF; w += LANES) turn_square(from + w * row + r, row, to + r * HALF + w, HALF);
@@ -54,8 +57,8 @@ static inline void turn_half(const float *from, int64_t row, float *to) {
 
 /* ---- piece by piece ---------------------------------------------------------------- */
 
-/* Pieces of a side follow each other stretch by stretch, in a stretch strip by strip (or panel by panel), there square by
- * square. Each is asked for when the one so many before it is split. */
+/* Order of a side's pieces: by stretch, then by strip (or panel), then by square. A piece is
+ * prefetched when the one PIECES_AHEAD before it is split. */
 enum { PIECES_AHEAD = 8 };
 
 typedef struct place {
@@ -64,12 +67,12 @@ typedef struct place {
 
 typedef struct splitter {
   const sli_side *side;
-  bool strips;       /* or panels */
-  bool turns;        /* words' rows are columns in memory */
+  bool strips;       /* strips, else panels */
+  bool turns;        /* rows of words are columns in memory */
   int64_t k;         /* steps in all */
-  place next, ahead; /* to be split; to be asked for */
+  place next, ahead; /* next to split; next to prefetch */
   uint16_t *to;      /* the next square */
-  int room;          /* of two */
+  int room;          /* which of two buffers */
   _Alignas(64) float turned[2][HALF * HALF], whole[SLI_SQUARE];
 } splitter;
 
@@ -79,7 +82,7 @@ static inline int64_t squares_from(int64_t k, int64_t all) {
   return k < all ? sli_strips(stretch_end(k, all) - k) : 0;
 }
 
-/* Goes on to the next piece. Says what has ended before it. */
+/* Advances to the next piece, and returns what ended before it. */
 enum { END_OF_NONE, END_OF_STRIP, END_OF_STRETCH };
 static inline int go_on(const splitter *s, place *p) {
   p->line += HALF;
@@ -101,7 +104,7 @@ static inline const float *numbers_at(const splitter *s, place p) {
   return side->from + (side->along_k ? p.line * side->row + p.k : p.k * side->row + p.line);
 }
 
-/* At the edge of the matrix zeros fill a piece up. */
+/* Pads a piece with zeros at the edge of the matrix. */
 static __attribute__((noinline)) void fill_up(splitter *s, piece *p) {
   int64_t lines = SLI_MAX(SLI_MIN(s->side->lines - s->next.line, HALF), 0), steps = SLI_MIN(s->k - s->next.k, SLI_STRIP);
   int64_t rows = s->side->along_k ? lines : steps, columns = s->side->along_k ? steps : lines;
@@ -120,7 +123,7 @@ static inline piece begin_piece(splitter *s) {
   return p;
 }
 
-/* A room has a strip, or all panels of a stretch. */
+/* Ends a piece. A buffer holds a strip, or all panels of a stretch. */
 static inline void end_piece(splitter *s) {
   if (s->next.line % SLI_STRIP) s->to += SLI_PARTS * SLI_SQUARE;
   int ended = go_on(s, &s->next);
@@ -129,7 +132,7 @@ static inline void end_piece(splitter *s) {
   s->to = s->side->room + s->room * (s->strips ? 1 : sli_strips(s->side->lines)) * SLI_STRETCH_NUMBERS;
 }
 
-/* Where the piece is that is to be asked for; any place where there is none. */
+/* Returns the address of the next piece to prefetch, or any address if there is none. */
 static inline const float *look_ahead(splitter *s) {
   if (s->ahead.k >= s->k) return s->side->from;
   const float *from = numbers_at(s, s->ahead);
@@ -137,7 +140,7 @@ static inline const float *look_ahead(splitter *s) {
   return from;
 }
 
-/* Some of its rows, one of `parts` shares. */
+/* Prefetches one of `parts` shares of its rows. */
 static inline void ask_share(const splitter *s, const float *from, int part, int parts) {
   int rows = s->side->along_k ? HALF : SLI_STRIP;
   for (int r = rows * part / parts; r < rows * (part + 1) / parts; r++) {
@@ -159,7 +162,7 @@ static inline void begin_splitting(splitter *s, const sli_side *side, bool strip
 
 /* ---- beside products ------------------------------------------------------------------ */
 
-/* The six products of parts, the smallest first; neighbours share an operand. */
+/* The six products of parts, smallest first; consecutive ones share an operand. */
 enum { PART_PRODUCTS = 6 };
 static const struct {
   int8_t a, b;
@@ -171,8 +174,8 @@ static inline void add_part_product(quarters *q, int p, const uint16_t *a, const
               p && right == part_products[p - 1].b);
 }
 
-/* Splits the next piece, a share of it after each of the products of two squares (none if `q` is NULL). Inlined with
- * constant flags. */
+/* Splits the next piece, a share of it after each product of two squares (no products if `q` is
+ * NULL). Inlined with constant flags. */
 static inline __attribute__((always_inline)) void split_shares(splitter *s, bool strips, bool turns, quarters *q,
                                                               const uint16_t *a, const uint16_t *b) {
   piece p = begin_piece(s);
@@ -203,17 +206,19 @@ static inline void split_alone(splitter *s) { split_beside(s, NULL, NULL, NULL);
 
 /* ---- a chunk ------------------------------------------------------------------------- */
 
-/* While a strip is multiplied, the next one is split and a share of the next stretch's panels; beside the first of all
- * also the first panels, each before it is needed. */
+/* State of a chunk. While a strip is multiplied, the next strip is split, and a share of the next
+ * stretch's panels. During the very first strip the first panels are split too, each before it is
+ * needed. */
 typedef struct split_run {
   const sli_split_product *p;
   splitter a, b;
   int64_t squares;        /* of a strip and of a panel, in this stretch */
-  int64_t a_left, b_left; /* pieces to be split while this strip is multiplied */
-  int64_t b_split;        /* pieces of this stretch's panels that are there, and those of the next one */
+  int64_t a_left, b_left; /* pieces to split while this strip is multiplied */
+  /* pieces of this stretch's panels that are split, plus those of the next one */
+  int64_t b_split;
 } split_run;
 
-/* Whose piece is next; NULL: nobody's. */
+/* Returns the splitter of the next piece; NULL: none. */
 static inline splitter *next_splitter(split_run *r) {
   if (r->a_left > 0) return r->a_left--, &r->a;
   if (r->b_left > 0) return r->b_left--, r->b_split++, &r->b;
@@ -232,7 +237,7 @@ static inline void multiply_block(split_run *r, const uint16_t *a, const uint16_
   end_block(&q, block);
 }
 
-/* A strip, `rows` of it, by all panels; `block` is the first. */
+/* Multiplies a strip of `rows` rows by all panels; `block` is the first block of C. */
 static void multiply_strip(split_run *r, const uint16_t *a, const uint16_t *b, int64_t rows, tile_block block) {
   for (int64_t n = 0, pieces = 2 * r->squares; n < r->p->b.lines; n += SLI_STRIP, pieces += 2 * r->squares) {
     int64_t columns = SLI_MIN(r->p->b.lines - n, SLI_STRIP);
@@ -249,7 +254,7 @@ static void multiply_strip(split_run *r, const uint16_t *a, const uint16_t *b, i
   }
 }
 
-/* Where the sums of a strip's first block come from and go to. */
+/* Returns where the sums of a strip's first block come from and go to. */
 static tile_block first_block(const sli_split_product *p, int64_t k, int64_t strip) {
   int64_t row = strip * SLI_STRIP, sums_row = sli_strips(p->b.lines) * SLI_STRIP;
   float *c = p->c + row * p->c_row;
@@ -261,8 +266,8 @@ static tile_block first_block(const sli_split_product *p, int64_t k, int64_t str
   return b;
 }
 
-/* The stretch from step k on; in the one behind it there are `next` squares of each strip and panel. Strips and stretches
- * have their rooms in turn. */
+/* Multiplies the stretch from step k on; in the next one each strip and panel has `next` squares.
+ * Strips and stretches alternate between their buffers. */
 static void multiply_stretch(split_run *r, int64_t k, int64_t next) {
   const sli_split_product *p = r->p;
   int64_t strips = sli_strips(p->a.lines), panels = sli_strips(p->b.lines), pieces = 2 * next * panels;

@@ -1,6 +1,5 @@
-/* Rows looked up in tables, and the gradients of the tables: chunks of rows
- * forward, chunks of columns for the gradients, so that rows with the same id
- * are added in order by one thread. */
+/* Table lookups and the gradients of tables. The forward pass goes in chunks of rows. Gradients go
+ * in chunks of columns, so that one thread adds all rows with the same id, in order. */
 
 static void embedding_chunk(void *arg, int i) {
   const sl_call *call = arg;

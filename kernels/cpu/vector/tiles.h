@@ -1,12 +1,13 @@
-/* Products of bf16 on tiles, as AMX has them: a tile is 16 rows of 64 bytes, and one instruction adds to a tile of
- * sums the product of a tile of A and a tile of B. A square of a strip and one of a panel are two tiles each, whose
- * four products are what the eight tiles there are hold. Where there is no AMX the same is done by vectors, in the
- * order that its manual gives (Intel, Software Developer's Manual, TDPBF16PS), so bits do not depend on it, but
- * that AMX takes numbers below 2^-126 for 0. */
+/* Products of bf16 on AMX tiles. A tile is 16 rows of 64 bytes; one instruction adds the product of
+ * a tile of A and a tile of B to a tile of sums. Squares of a strip and of a panel are two tiles
+ * each. With their four products they fill the eight tiles of the processor. Without AMX, vectors
+ * compute the same in the order of the manual (Intel, Software Developer's Manual, TDPBF16PS).
+ * Results have the same bits, except that AMX takes numbers below 2^-126 for 0. */
 
 enum { TILE_SIDE = 16 };
 
-/* 32 rows and columns of C: sums, or, if NULL, the bias, or, if NULL, 0, and what is added to them. */
+/* A block of 32 rows and columns of C. Products are added to `sums`; if NULL, to `bias`; if NULL,
+ * to 0. */
 typedef struct tile_block {
   const float *sums, *bias;
   int64_t sums_row;
@@ -17,10 +18,11 @@ typedef struct tile_block {
 
 #if defined(__AMX_BF16__)
 
-/* GCC's functions for tiles do not say what memory they read: whatever is written before them has to be there. */
+/* Orders memory before tile instructions: GCC's builtins for tiles do not declare the memory they
+ * read. */
 static inline void settle(void) { __asm__ volatile("" ::: "memory"); }
 
-/* All tiles are 16 rows of 64 bytes (the manual's palette 1). */
+/* Configures all tiles as 16 rows of 64 bytes (the manual's palette 1). */
 static inline void begin_tiles(void) {
   _Alignas(64) struct {
     uint8_t palette, first_row, reserved[14];
@@ -32,13 +34,13 @@ static inline void begin_tiles(void) {
   _tile_loadconfig(&layout);
 }
 
-/* What went past the caches is to be there for whoever is told of it. */
+/* Releases the tiles and orders streaming stores before later stores that publish the result. */
 static inline void end_tiles(void) {
   _tile_release();
   _mm_sfence();
 }
 
-/* Four quarters of what is summed, from row to row `row` bytes. */
+/* Loads the four quarters of a block of sums; `row` is the row stride in bytes. */
 static inline void load_quarters(const float *from, int64_t row) {
   const char *lower = (const char *)from + TILE_SIDE * row;
   settle();
@@ -63,8 +65,8 @@ static inline void zero_quarters(void) {
   _tile_zero(3);
 }
 
-/* Adds two tiles of A, one below the other, by two of B, side by side; from row to row so many bytes. Those of an operand
- * may be there still from the last time. */
+/* Multiplies two tiles of A, one below the other, by two of B, side by side, and adds the products.
+ * Row strides are in bytes. `a_again`, `b_again`: the operand is still in its tiles. */
 static inline void add_tiles(const void *a, int64_t a_row, bool a_again, const void *b, int64_t b_row, bool b_again) {
   settle();
   if (!a_again) _tile_loadd(4, a, a_row);
@@ -79,7 +81,7 @@ static inline void add_tiles(const void *a, int64_t a_row, bool a_again, const v
   _tile_dpbf16ps(3, 5, 7);
 }
 
-/* A block of C from the sums, past the caches: whole lines, which are not read first. */
+/* Writes a block of C with streaming stores: whole lines, which are not read first. */
 static inline void stream_quarters(float *c, int64_t c_row) {
   _Alignas(64) float block[SLI_SQUARE];
   store_quarters(block, SLI_STRIP * sizeof *block);
@@ -89,7 +91,7 @@ static inline void stream_quarters(float *c, int64_t c_row) {
   }
 }
 
-/* Sums are in the tiles. A row that is 0 bytes long repeats the bias. */
+/* The sums are in the tiles. A row stride of 0 bytes repeats the bias. */
 typedef struct quarters {
   char none;
 } quarters;
@@ -117,11 +119,12 @@ static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, con
 static inline void begin_tiles(void) {}
 static inline void end_tiles(void) {}
 
-/* The first of a word, the second of it. */
+/* Return the first and the second number of each word. */
 static inline vec first_of(uvec words) { return (vec)(words << 16); }
 static inline vec second_of(uvec words) { return (vec)(words & 0xffff0000u); }
 
-/* A row of a tile of sums, LANES of it; a is a row of 32 numbers, b 16 rows of 16 words, a panel's row apart. */
+/* Returns LANES numbers of a row of a tile of sums. `a` is a row of 32 numbers, `b` 16 rows of 16
+ * words, a panel's row apart. */
 static inline vec add_tile_row(vec sum, const uint16_t *a, const uint16_t *b) {
   vec first = {0}, second = {0};
   for (int k = 0; k < TILE_SIDE; k++) {
@@ -159,7 +162,7 @@ static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, con
 
 #endif
 
-/* A block at the edge of C, as a whole one; where it is one anyway there is nothing to do. */
+/* A block at the edge of C, computed as a whole block; a no-op for whole blocks. */
 typedef struct edge {
   _Alignas(64) float whole[SLI_SQUARE], bias[SLI_STRIP];
   tile_block part;
@@ -181,7 +184,7 @@ static void end_edge(const edge *e) {
   for (int64_t r = 0; r < e->rows; r++) memcpy(e->part.c + r * e->part.c_row, e->whole + r * SLI_STRIP, e->bytes);
 }
 
-/* The block of C that strip and panel make, from a's and b's first squares on. */
+/* Adds the block of C of a strip and a panel, from their first squares on. */
 static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const tile_block *block) {
   quarters q;
   begin_block(&q, block);
@@ -191,7 +194,7 @@ static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16
 
 static inline bool can_stream(const float *c, int64_t row) { return (uintptr_t)c % 64 == 0 && row % TILE_SIDE == 0; }
 
-/* The blocks of a strip, from row m of C on. */
+/* Computes the blocks of a strip, from row m of C on. */
 static void add_strip(const sli_tiles *t, const uint16_t *a, int64_t m) {
   int64_t rows = SLI_MIN(t->rows - m, SLI_STRIP);
   float *c = t->c + m * t->c_row;

@@ -1,6 +1,6 @@
-/* Matrices turned, in f32. */
+/* Transposition of f32 matrices. */
 
-/* LANES rows of as many numbers. */
+/* Transposes LANES rows of LANES numbers. */
 static inline void turn_square(const float *from, int64_t row, float *to, int64_t to_row) {
   vec v[LANES];
   for (int l = 0; l < LANES; l++) v[l] = loadu(from + l * row);
@@ -8,7 +8,7 @@ static inline void turn_square(const float *from, int64_t row, float *to, int64_
   for (int l = 0; l < LANES; l++) storeu(to + l * to_row, v[l]);
 }
 
-/* In squares of LANES by LANES; while LANES rows are turned, the next LANES are asked for. */
+/* Transposes in squares of LANES by LANES, prefetching the next LANES rows. */
 static void turn_chunk(void *arg, int i) {
   const sli_turn *t = arg;
   (void)i;

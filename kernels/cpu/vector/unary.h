@@ -1,4 +1,4 @@
-/* Functions of one number: what unary.def says, of vectors. */
+/* Vectorised functions of one number, from unary.def. */
 
 #define exp_of vexp
 #define log_of vlog

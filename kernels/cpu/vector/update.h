@@ -1,8 +1,8 @@
 /* The update: sums of squares and the optimizers, on gradients that come in parts. An optimizer
- * rounds each product before it adds to it, as kernels/cuda/math.h does: whoever updates, a host or a
- * GPU, comes to the same bits. */
+ * rounds each product before it adds to it, as kernels/cuda/math.h does: updates on a host and on a
+ * GPU give the same bits. */
 
-/* The sum of parts from..nin-1 of a gradient at one place. */
+/* Returns the sum of parts from..nin-1 of a gradient at one place. */
 static inline vec gradient(const sl_call *call, int from, int64_t at, int64_t n) {
   vec g = load_ahead((const float *)call->in[from] + at, n);
   for (int k = from + 1; k < call->nin; k++) g += load_ahead((const float *)call->in[k] + at, n);
@@ -17,13 +17,13 @@ static void sumsq_chunk(void *arg, int i) {
   partial[i] = dsum(&total);
 }
 
-/* Elements [at, at + n) of a chunk, LANES at a time. */
+/* Walks elements [at, at + n) of a chunk, LANES at a time. */
 #define FOR_EACH_UPDATED(call, i, at, n)                                                         \
   for (int64_t at = sli_elements(&(call)->out_type[0], i).begin,                                 \
                n = sli_elements(&(call)->out_type[0], i).end - at;                               \
        n > 0; at += LANES, n -= LANES)
 
-/* b x + (1 - b) g, and the same of squares. */
+/* Return b x + (1 - b) g, and the same of squares. */
 static inline vec mean(float b, vec x, vec g) {
   return rounded(set(b), x) + rounded(set(1.0f - b), g);
 }
@@ -31,7 +31,7 @@ static inline vec squares(float b, vec x, vec g) {
   return rounded(set(b), x) + rounded(rounded(set(1.0f - b), g), g);
 }
 
-/* What Adam takes of a step. */
+/* Numbers that Adam needs for a step. */
 typedef struct adam_step {
   float beta1, beta2, eps;
   float rate; /* lr / (1 - beta1^t) */
@@ -44,7 +44,7 @@ static adam_step adam_of(const sl_optimizer *o, float lr, int64_t step) {
                      (float)(1.0 / sqrt(1.0 - pow(o->beta2, t)))};
 }
 
-/* How far it goes with this gradient; both means move on. */
+/* Returns Adam's step for this gradient, and updates both means. */
 static inline vec adam_way(const adam_step *a, vec g, float *m, float *v, int64_t n) {
   vec mv = mean(a->beta1, load_ahead(m, n), g), vv = squares(a->beta2, load_ahead(v, n), g);
   store(m, mv, n);
@@ -82,7 +82,7 @@ static void adam_chunk(void *arg, int i) {
   }
 }
 
-/* Without momentum nothing is kept. */
+/* SGD. Without momentum there is no state. */
 static void sgd_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_optimizer *o = call->attrs->user;

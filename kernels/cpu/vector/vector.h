@@ -1,6 +1,6 @@
-/* All chunk functions, for the level the including file has switched on. It includes this twice:
- * first what comes from outside, before the level; then, with SLI_TABLE, the name of the table
- * they end up in. */
+/* All chunk functions, for the level that the including file has switched on. The file is included
+ * twice: first for the external headers, before the level; then with SLI_TABLE, the name of the
+ * table to define. */
 #ifndef SLI_TABLE
 #include "kernels/cpu/vector/prelude.h"
 #else

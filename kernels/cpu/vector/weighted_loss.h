@@ -1,6 +1,6 @@
-/* Cross entropy of rows that count more or less. */
+/* Cross entropy with weighted rows. */
 
-/* Sum of w x; w NULL: of x. */
+/* Returns the sum of w x; w NULL: of x. */
 static inline float row_dot(const float *w, const float *x, int64_t n) {
   vec s = {0};
   for (int64_t c = 0; c < n; c += LANES)
@@ -12,7 +12,7 @@ static inline float sum_of_weights(const sli_weighing *w) {
   return w->weights && w->each != 0 ? row_dot(NULL, w->weights, w->classes) : 0;
 }
 
-/* What is taken from the lse of a row, where x has columns first .. of it. */
+/* Returns the amount subtracted from a row's lse, where x has columns from `first` on. */
 static inline double row_taken(const sli_weighing *w, const float *x, int64_t first, int64_t n,
                                int32_t target) {
   int64_t own = target - first;
@@ -94,7 +94,7 @@ static void weighted_cross_entropy_part_chunk(void *arg, int i) {
     const float *x = logits + r * vocab;
     bool counts = sli_counts(&w, targets[r]) && *total != 0;
     float m = counts ? row_max(x, vocab) : 0;
-    if (m == -INFINITY) m = -FLT_MAX; /* all columns masked: their sum is 0, not NaN */
+    if (m == -INFINITY) m = -FLT_MAX; /* all columns are masked: their sum is 0, not NaN */
     part[4 * r] = m;
     part[4 * r + 1] = counts ? row_exp_sum(x, vocab, m) : 0;
     part[4 * r + 2] = counts ? (float)((double)sli_weight_all(&w, targets[r], all) / *total) : 0;
