@@ -1,4 +1,4 @@
-/* How long a call takes: as its row of the machine says, else by arithmetic and traffic. */
+/* Duration of a call: by its row of the machine file, else by arithmetic and memory traffic. */
 #include "graph/cost/cost.h"
 
 #include <math.h>
@@ -6,10 +6,10 @@
 
 #include "base/base.h"
 
-/* Any core: so much at least, and what it reads it waits for. */
+/* Default core, with conservative rates; memory traffic does not overlap with arithmetic. */
 static const sl_hardware core = {.flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
 
-/* As its row says, or, where that says nothing, the bytes of its arguments. */
+/* Returns the amounts by the op's cost function or, without one, the bytes of its arguments. */
 static void amount_of(const sli_work *w, double *flops, double *bytes) {
   *flops = *bytes = 0;
   if (w->op->cost) {
@@ -22,13 +22,13 @@ static void amount_of(const sli_work *w, double *flops, double *bytes) {
     if (!(w->left_out >> o & 1)) *bytes += (double)sl_type_bytes(&w->out[o]);
 }
 
-/* ---- what of a call counts ---------------------------------------------------------------- */
+/* ---- sizes of a call ---------------------------------------------------------------------- */
 
 static double last(const sl_type *t) { return t->ndim > 0 ? (double)t->dim[t->ndim - 1] : 1; }
 static double rows(const sl_type *t) { return (double)sl_type_elements(t) / last(t); }
 static double positions(const sl_type *t) { return t->ndim > 1 ? (double)t->dim[t->ndim - 2] : 1; }
 
-/* Heads of all sequences. */
+/* Returns the number of heads over all sequences. */
 static double heads(const sli_work *w) {
   return rows(&w->out[0]) / positions(&w->out[0]) * SLI_MAX(w->attrs->heads, 1);
 }
@@ -55,7 +55,7 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
 }
 
-/* ---- which row it is ----------------------------------------------------------------------- */
+/* ---- row of a call -------------------------------------------------------------------------- */
 
 const char *const sli_traits[SLI_TRAITS] = {[SLI_TRAIT_TRANSPOSED] = "transposed", [SLI_TRAIT_PAGES] = "pages"};
 
@@ -73,7 +73,7 @@ bool sli_work_has(const sli_work *w, sli_trait trait) {
   return trait == SLI_TRAIT_TRANSPOSED ? w->attrs->transposed != 0 : has_whole_pages(w);
 }
 
-/* Is the row for such calls alone? */
+/* True if the call has the trait that the row is restricted to. */
 static bool fits(const char *trait, const sli_work *w) {
   for (int t = 0; t < SLI_TRAITS; t++)
     if (!strcmp(trait, sli_traits[t])) return sli_work_has(w, (sli_trait)t);
@@ -93,7 +93,7 @@ static const sl_hardware_row *find_row(const sl_hardware *h, const sli_work *w) 
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Attention is known by the head. */
+/* Returns the seconds by a curve. Attention is measured per head. */
 static double curve_seconds(const sl_hardware *h, const sl_curve *c, const sli_work *w) {
   double x[SL_CURVE_DIMS], times = 1;
   for (int d = 0; d < c->ndims; d++) {
@@ -103,7 +103,7 @@ static double curve_seconds(const sl_hardware *h, const sl_curve *c, const sli_w
   return times * sli_curve_at(c, x);
 }
 
-/* Whole tiles, as many rounds as they need. */
+/* Returns the flops of whole tiles, in as many rounds as they need. */
 static double tiled_flops(const sl_hardware_row *r, const sli_work *w) {
   double tiles = ceil(rows(&w->out[0]) / r->tile_m) * ceil(last(&w->out[0]) / r->tile_n);
   double at_once = SLI_MAX(r->tiles_at_once, 1);
@@ -130,7 +130,8 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) + h->op_seconds;
 }
 
-/* ---- of a node -------------------------------------------------------------------------------- */
+/* ---- calls of nodes and programs
+ * -------------------------------------------------------------- */
 
 static sli_work work_of(const sli_node *n, const sl_type *in, const sl_type *out) {
   sli_work w = {n->op, &n->attrs, n->nin, in, n->nout, out, 0};

@@ -1,13 +1,13 @@
-/* Where a curve is: between the points of its grid that are next to it, in logarithms. */
+/* Values of a curve: interpolated between neighbouring grid points, in logarithms. */
 #include "graph/cost/cost.h"
 
 #include <math.h>
 
 #include "base/base.h"
 
-/* Where x is along a dim: between which two points, how far from the first of them to the second, and
- * what is to be added where there is one point only: then time grows with what there is of it, but not
- * with devices. */
+/* Position of x along a dim: the two points around it, and the share of the way from the first
+ * to the second. `more` is the summand where there is one point only: time then grows in
+ * proportion to x, but not with the number of devices. */
 typedef struct place {
   int low, high;
   double share, more;

@@ -1,4 +1,4 @@
-/* How long an exchange takes: as measured, else by what it receives. */
+/* Duration of an exchange: as measured, else by the bytes received. */
 #include "graph/cost/cost.h"
 
 #include "base/base.h"
@@ -17,7 +17,7 @@ static double measured(const sli_axis_link *link, sl_exchange what, double bytes
   return sli_curve_at(c, x);
 }
 
-/* A join takes what is known of joins, and a sum what of an all-reduce is left then. */
+/* An all-gather takes the time measured for it, and a reduce-scatter the rest of an all-reduce. */
 static double measured_seconds(const sli_axis_link *link, sli_half half, double bytes) {
   if (half == SLI_ALL_TO_ALL) return measured(link, SL_EXCHANGE_ALL_TO_ALL, bytes);
   bool joins = link->measured[SL_EXCHANGE_ALL_GATHER].seconds;

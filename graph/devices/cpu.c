@@ -1,15 +1,15 @@
-/* Cores of this machine: so many for each device. */
+/* CPU devices: each gets a number of this machine's cores. */
 #include "base/number.h"
 #include "graph/devices/kinds.h"
 
-/* "N" or "NxT" */
+/* Reads "N" or "NxT". */
 static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
   (void)arena;
   if (!sli_number_read(text, 1, SLI_MOST_DEVICES, &out->count)) return false;
   return **text != 'x' || (++*text, sli_number_read(text, 1, SLI_MOST_DEVICES, &out->threads));
 }
 
-/* All cores are shared out, unless the user says how many each device gets. */
+/* Divides all cores among the devices, unless the user sets the number for each. */
 static sl_status place(sli_site *site) {
   int *threads = &site->devices->threads;
   sl_status status = sl_machine_create(NULL, &site->machine);

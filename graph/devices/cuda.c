@@ -1,4 +1,4 @@
-/* GPUs, each driven by a core near it. */
+/* GPU devices, each driven by a core near it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "comm/nccl/nccl.h"
 #include "graph/devices/kinds.h"
 
-/* "0,2,0,2": GPUs by number. */
+/* Reads GPU numbers: "0,2,0,2". */
 static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
   int *numbers = sli_arena_alloc(arena, (strlen(*text) + 1) * sizeof *numbers);
   out->numbers = numbers;
@@ -20,7 +20,7 @@ static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
   return false;
 }
 
-/* The first `count`, unless some were named. */
+/* Uses the first `count` GPUs, unless the user named some. */
 static void name_all(sli_site *site, int count) {
   sl_device_options *o = site->devices;
   if (o->nnumbers) return;
@@ -30,10 +30,10 @@ static void name_all(sli_site *site, int count) {
   o->nnumbers = count;
 }
 
-/* One for each device. */
+/* Assumes one GPU per device. */
 static void imagine(sli_site *site) { name_all(site, site->devices->count); }
 
-/* Which GPUs there are is known now: all of them, in turn, unless some were named. */
+/* Checks the named GPUs against those that exist; uses all of them in turn if none was named. */
 static sl_status find_all(sli_site *site) {
   const sl_device_options *o = site->devices;
   int count;

@@ -5,7 +5,7 @@
 
 #include "graph/devices/kinds.h"
 
-/* The first is the default. */
+/* The first kind is the default. */
 static const sli_kind *const kinds[] = {&sli_kind_cpu, &sli_kind_cuda, &sli_kind_timed,
                                         &sli_kind_null};
 
@@ -19,7 +19,7 @@ const sli_kind *sli_kind_find(const char *name) {
   return name ? find(name, strlen(name)) : kinds[0];
 }
 
-/* "A, B or C" */
+/* Lists the forms: "A, B or C". */
 static void list_forms(char *out, size_t size) {
   size_t length = 0;
   for (size_t i = 0; i < SLI_COUNT(kinds) && length < size; i++) {

@@ -1,8 +1,8 @@
-/* Devices that hold no values: time passes, or not even that. */
+/* Devices without values: time passes, or not even that. */
 #include "base/number.h"
 #include "graph/devices/kinds.h"
 
-/* "N" */
+/* Reads "N". */
 static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
   (void)arena;
   return sli_number_read(text, 1, SLI_MOST_DEVICES, &out->count);

@@ -1,13 +1,15 @@
-/* Which device is best at each place, where links differ.
+/* Search for the best device at each place, where links differ.
  *
- * What a plan sends is known (sli_sent): exchanges along the axes of its grid, and what goes from stage to stage. How long
- * that takes at other places the functions say that lowering itself asks (links.c, graph/cost), so there is one
- * notion of time. A step takes what the busiest stage exchanges, the way of the first microbatch through all stages
- * and of the last one back, and what a link is busy for longer than its devices compute.
+ * The plan's traffic is known (sli_sent): exchanges along the axes of its grid, and transfers
+ * from stage to stage. Their durations at other places come from the functions that lowering
+ * itself uses (links.c, graph/cost), so there is one notion of time. A step takes the exchanges
+ * of the busiest stage, the path of the first microbatch forward and of the last one back
+ * through all stages, and the time that a link is busy beyond its devices' computing.
  *
- * The search begins with the best of the layout's axes nested otherwise, devices in an order that does not hang on their
- * numbers (canon.c), and anneals from there: two devices, or two hosts, change places. All draws follow from the
- * seed, and nothing from how devices are numbered. */
+ * The search starts from the best nesting of the layout's axes, with devices in an order that
+ * does not depend on their numbers (canon.c). It anneals from there: two devices, or two hosts,
+ * change places. All random draws follow from the seed, and nothing depends on how devices are
+ * numbered. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +19,17 @@
 #include "graph/lower/ir.h"
 
 typedef struct search {
-  sli_inputs in; /* with our assign */
+  sli_inputs in; /* with the search's own assign */
   const sli_sent *sent;
-  int n, per_host, *order;         /* [n] of the devices */
-  int *at, *device, *best;         /* [n] by number in the layout: which of that order, which device that is */
-  double least;                    /* of the best */
+  int n, per_host, *order;         /* [n] devices in canonical order */
+  int *at, *device, *best;         /* [n] by number in the layout: index in that order, and the
+                                      device */
+  double least;                    /* seconds of the best */
   uint64_t seed;
   uint32_t drawn;
 } search;
 
-/* ---- what a step takes ------------------------------------------------------------------------------- */
+/* ---- time of a step ------------------------------------------------------------------------ */
 
 static double exchange_seconds(const search *s) {
   double *of = sli_calloc((size_t)s->in.p, sizeof *of), most = 0;
@@ -47,7 +50,8 @@ static int number_at(const search *s, int place) {
   return s->in.grid.alike ? place : sli_layout_number(&s->in, place / s->in.ranks, place % s->in.ranks);
 }
 
-/* Hops of the same two stages come one behind the other: the slowest of them is on the way. */
+/* Returns the seconds of transfers. Transfers between the same two stages overlap: the slowest
+ * counts. */
 static double hop_seconds(const search *s) {
   double way = 0, slowest = 0, busiest = 0, all = 0;
   for (int i = 0; i < s->sent->nhops; i++) {
@@ -66,7 +70,7 @@ static double hop_seconds(const search *s) {
 
 static double seconds(const search *s) { return exchange_seconds(s) + hop_seconds(s); }
 
-/* ---- where it begins ---------------------------------------------------------------------------------- */
+/* ---- start of the search ------------------------------------------------------------------- */
 
 static void put(search *s, int place, int at) {
   s->at[place] = at;
@@ -79,7 +83,7 @@ static void take(search *s, double found) {
   memcpy(s->best, s->at, (size_t)s->n * sizeof *s->best);
 }
 
-/* The devices in canonical order, as the axes would number them if they were nested so. */
+/* Starts from devices in canonical order, numbered as if the axes were nested like this. */
 static void begin_with(search *s, const int *nesting) {
   sli_inputs other = s->in;
   other.layout.assign = NULL;
@@ -97,7 +101,7 @@ static bool is_shared(const search *s, int axis) {
   return (axis == SLI_AXIS_STAGES ? s->in.p : s->in.grid.size[axis]) > 1;
 }
 
-/* All ways to nest the axes from `at` on, innermost last. */
+/* Tries all nestings of the axes from `at` on, innermost last. */
 static void begin(search *s, int nesting[SLI_AXES], int at) {
   if (at == SLI_AXES) {
     begin_with(s, nesting);
@@ -129,7 +133,7 @@ static void swap(search *s, int a, int b) {
   put(s, b, at);
 }
 
-/* Wherever a device of one host is, there comes that of the other. */
+/* Swaps all devices of two hosts. */
 static void swap_hosts(search *s, int a, int b) {
   for (int i = 0; i < s->n; i++) {
     int host = s->at[i] / s->per_host, by = (b - a) * s->per_host;
@@ -150,7 +154,7 @@ static move draw_move(search *s) {
   return (move){whole, draw_below(s, of), draw_below(s, of)};
 }
 
-/* It undoes itself. */
+/* Applies a move; applying it again undoes it. */
 static void apply(search *s, const move *m) {
   if (m->a == m->b) return;
   if (m->hosts) swap_hosts(s, m->a, m->b);
@@ -161,10 +165,10 @@ static bool accept(search *s, double more, double warmth) {
   return more <= 0 || draw(s) * 0x1p-32 < exp(-more / warmth);
 }
 
-/* Fewer steps with more devices, for each costs as much more. */
+/* Anneals with fewer steps for more devices, since each step then costs more. */
 static void anneal(search *s) {
   const int steps = SLI_MAX(500, SLI_MIN(4000, 400000 / s->n));
-  const double first = 0.1, last = 1e-4; /* shares of the time that is found at first */
+  const double first = 0.1, last = 1e-4; /* shares of the initial time */
   double now = s->least, warmth = first * s->least, colder = pow(last / first, 1.0 / steps);
   for (int i = 0; i < s->n; i++) put(s, i, s->best[i]);
   for (int i = 0; i < steps && s->least > 0; i++, warmth *= colder) {
@@ -180,9 +184,9 @@ static void anneal(search *s) {
   }
 }
 
-/* ---- from outside ------------------------------------------------------------------------------------- */
+/* ---- entry ------------------------------------------------------------------------------- */
 
-/* As it is now it stays, unless something is better. */
+/* Searches; returns false if nothing beats the current assignment. */
 static bool look(search *s, const int *now) {
   int nesting[SLI_AXES];
   memcpy(s->device, now, (size_t)s->n * sizeof *now);

@@ -1,7 +1,7 @@
-/* --assign: which device takes each place, as the user says it.
+/* --assign: the device at each place, as the user gives it.
  *
- * Places are counted as the layout numbers them, host by host, and a list has the device of each: "0,2,1,3", or
- * "4-7,0-3" for eight. It is a permutation, so every device has one place. */
+ * Places are numbered as in the layout, host by host. A list has the device of each place:
+ * "0,2,1,3", or "4-7,0-3" for eight. It is a permutation, so every device has one place. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 typedef struct list {
   const char *text;
   int total, count;
-  int *device, *place; /* [total] by place, and by device, one more than its place */
+  int *device, *place; /* [total] device by place, and by device one more than its place */
 } list;
 
 static sl_status add(list *l, int device) {
@@ -24,7 +24,7 @@ static sl_status add(list *l, int device) {
   return SL_OK;
 }
 
-/* "3" or "4-7"; where it goes on. */
+/* Reads "3" or "4-7" and advances *at. */
 static sl_status read_run(list *l, const char **at) {
   enum { MOST = 1 << 20 };
   int first, last;

@@ -1,13 +1,11 @@
-/* Tensors to bundles.
+/* Tensors to bundles (buffers).
  *
- * A tensor read only inside the group that makes it lives in the group's
- * workspace, at an offset that tensors with disjoint lifetimes share, or where the output lies
- * that is made of it in the same place (over.c). One that
- * other groups read becomes part of a bundle: all tensors made by one group for
- * the same set of readers at the same rate travel together, because they become
- * ready together and are given up together. Parameters, gradient sums and
- * optimizer state fall out of the same rule; what marks them is their rate (a
- * slot covers a whole step) and who writes them. */
+ * A tensor that only its own group reads is in the group's workspace. Tensors with disjoint
+ * lifetimes share offsets there, and an op may write its output in place of an input (over.c). A
+ * tensor that other groups read becomes part of a bundle. All tensors made by one group for the
+ * same readers at the same rate form one bundle, because they become ready together and are
+ * freed together. Parameters, gradient sums and optimizer state follow the same rule; they
+ * differ in their rate (a slot lasts a whole step) and in the groups that write them. */
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -15,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything about one tensor that decides which bundle it belongs to. */
+/* Properties of a tensor that decide which bundle it belongs to. */
 typedef struct traits {
   int producer;
   int nconsumers;
@@ -26,12 +24,13 @@ typedef struct traits {
   int initial;
   int device;
   int over;
-  const sl_tensor *alone; /* of which not all rows need be valid: it shares no slot; else NULL */
+  const sl_tensor *alone; /* tensor whose rows need not all be valid: it shares no slot; else
+                             NULL */
 } traits;
 
-/* ---- who reads and writes ------------------------------------------------------ */
+/* ---- readers and producers ------------------------------------------------------ */
 
-/* Groups come in order. There is room for as many readers as the next power of two. */
+/* Adds a reader; groups come in order. The array grows to powers of two. */
 static void add_reader(sli_lowering *l, sli_uses *u, int t, int group) {
   int n = u->count[t];
   if (u->producer[t] == group || (n && u->groups[t][n - 1] == group)) return;
@@ -110,7 +109,8 @@ static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   return false;
 }
 
-/* What the groups of one way on one stage hand to each other is "inner". */
+/* Returns the role of a bundle per tick. Values between groups of one pass on one stage are
+ * "inner". */
 static sli_role tick_role(const sli_lowering *l, const traits *t) {
   const sli_group *from = &l->groups[t->producer];
   if (from->cls == SL_CLASS_L) return SLI_ROLE_LOAD;
@@ -122,7 +122,7 @@ static sli_role tick_role(const sli_lowering *l, const traits *t) {
   return !from->back && any_reader(l, t, is_back) ? SLI_ROLE_ACT_B : SLI_ROLE_INNER;
 }
 
-/* Adds readers to those there are; both in order. */
+/* Adds readers to those of t; both lists are sorted. */
 static void read_also(sli_lowering *l, traits *t, const int *more, int n) {
   int *all = sli_arena_alloc(&l->arena, (size_t)(t->nconsumers + n) * sizeof *all), count = 0;
   for (int i = 0, k = 0; i < t->nconsumers || k < n;) {
@@ -134,9 +134,9 @@ static void read_also(sli_lowering *l, traits *t, const int *more, int n) {
   t->nconsumers = count;
 }
 
-/* In a split backward, W comes after B on every tick, so what B and W both read
- * is given up when W is done, and travels with what only W reads: where each is one
- * group. */
+/* Adds B and W as readers. In a split backward pass, W follows B on every tick. A tensor that
+ * both read is therefore freed after W, like those that only W reads; this applies if each is
+ * one group. */
 static void widen_to_stage(sli_lowering *l, traits *t) {
   if (t->role != SLI_ROLE_ACT_W) return;
   const sli_group *from = &l->groups[t->producer];
@@ -146,14 +146,14 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
     if (g->phase || sli_is_spread_group(l, g)) continue;
     if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
     if (n == 2) return;
-    both[1 - n++] = i; /* the newest comes last */
+    both[1 - n++] = i; /* the latest group comes last */
   }
   read_also(l, t, both + 2 - n, n);
 }
 
-/* What its producer updates in place: a record that others read spans the
- * microbatch; one that nobody reads is private, and blocks take turns with theirs where each has all
- * pieces of a microbatch before the next, unless it lasts. */
+/* Marks state that its producer updates in place. A record that others read spans the
+ * microbatch. One without readers is private; where blocks take all pieces of a microbatch in
+ * turn, they share slots for it, unless it lasts. */
 static void mark_record(sli_lowering *l, traits *t, bool lasts) {
   bool update = l->groups[t->producer].rate == SLI_PER_STEP;
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
@@ -172,27 +172,27 @@ static bool lasts(const sl_tensor *t) {
   return false;
 }
 
-/* Or what the update has handed over for an evaluation. */
+/* True for a parameter, or a copy that the update hands over for an evaluation. */
 static bool is_param(const sl_tensor *t) {
   return t->param || (t->producer->eval && t->producer->cls == SL_CLASS_U);
 }
 
-/* A parameter, as those have it together who have parts of it. */
+/* True for a parameter that is all-gathered from its shards. */
 static bool is_gathered(const sl_tensor *t) {
   return t->producer->cls == SL_CLASS_C && is_param(t->producer->in[0]);
 }
 
-/* That of its inputs which was made on the same device. */
+/* Returns the input that was made on the same device. */
 static const sl_tensor *own_input(const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i]->rank == n->rank) return n->in[i];
   return NULL;
 }
 
-/* A gradient that all devices have summed, and each gets back whole: the bundle where this
- * device's own summand lay, else SL_NONE. Who joins the parts has read what came of every reader
- * of that summand, each of which made a part for somebody; and the next step's summand is
- * made with weights that come of the whole. */
+/* Returns the bundle of this device's own summand of a gradient that is all-reduced, else
+ * SL_NONE. The whole gradient may alias the summand. The join of the parts runs after every
+ * reader of the summand, each of which made a part for some device. The next step's summand is
+ * made with weights computed from the whole. */
 static int summand_bundle(const sli_lowering *l, const sl_tensor *tensor, int device) {
   const sli_node *join = tensor->producer, *sum = NULL;
   const sl_tensor *t = join->op == &sl_op_join ? own_input(join) : NULL;
@@ -219,7 +219,7 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
   return t;
 }
 
-/* What is updated in place is a record. */
+/* Sets the role. State that is updated in place is a record. */
 static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool state, bool summed) {
   const sli_group *from = &l->groups[t->producer];
   bool beside = from->cls == SL_CLASS_L, once = t->rate == SLI_PER_STEP; /* beside: losses */
@@ -264,7 +264,7 @@ static bool same_traits(const sli_bundle *b, const traits *t) {
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
 
-/* With a number, where there are others of its role on its device already. */
+/* Names a bundle; numbered if its device has others of the same role. */
 static const char *bundle_name(sli_lowering *l, const traits *t) {
   static const sli_group none = {.stage = SL_NONE};
   const sli_group *from = t->producer == SL_NONE ? &none : &l->groups[t->producer];
@@ -311,9 +311,9 @@ static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   b->extent = sli_tensor_extent(l->in->g->tensors[tensor->id]);
 }
 
-/* A schedule's credits exist even where nothing is kept for a backward pass: a
- * register of no bytes carries them. One register of a stage stands for its activations:
- * that from the first group of its forward pass to the last of its way back. */
+/* Adds the register that carries a schedule's credits, which exist even if nothing is kept for
+ * the backward pass: it has no bytes then. One register of a stage stands for its activations:
+ * the one from the first group of the forward pass to the last of the backward pass. */
 static void add_credit(sli_lowering *l, int forward, int backward, sli_role role) {
   traits t = {.producer = forward, .nconsumers = 1,
               .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
@@ -326,7 +326,7 @@ static void add_credit(sli_lowering *l, int forward, int backward, sli_role role
   l->bundles[at].credit = true;
 }
 
-/* The first or the last of a class on a device of a stage. */
+/* Returns the first or the last group of a class on a device of a stage. */
 static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank, bool last) {
   int at = SL_NONE;
   for (int i = *sli_newest_on(l, stage, rank); i != SL_NONE; i = l->groups[i].before) {
@@ -348,7 +348,7 @@ static void add_credits(sli_lowering *l) {
 
 /* ---- workspace ------------------------------------------------------------------------ */
 
-/* Those that have another's place go where that has gone. */
+/* Places tensors that use another tensor's place. */
 static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
@@ -375,7 +375,8 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
   free(all);
 }
 
-/* An evaluation's sources wait for the update before it: of their own device, or of any. */
+/* Makes an evaluation's sources wait for the update before it, on their own device or, failing
+ * that, on any. */
 static void begin_evaluation(sli_lowering *l, int load) {
   const sli_group *to = &l->groups[load];
   int by = SL_NONE;
@@ -399,8 +400,8 @@ static void begin_evaluations(sli_lowering *l) {
 
 /* ---- sources that wait ------------------------------------------------------------------ */
 
-/* Is asked for a tick when what it gave some ticks before has been delivered: that many are ready at
- * the start. */
+/* Makes a source wait until data it gave some ticks before has been delivered; that many
+ * deliveries are ready at the start. */
 static void wait_for_delivery(sli_lowering *l, int load, int report) {
   const sl_source *source = l->groups[load].nodes[0]->attrs.user;
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
@@ -439,7 +440,7 @@ void sli_lower_bundle(sli_lowering *l) {
   begin_evaluations(l);
   wait_for_deliveries(l);
   for (int i = 0; i < l->ngroups; i++) {
-    lay_out_workspace(l, i, &u); /* one for a device, used by its passes */
+    lay_out_workspace(l, i, &u); /* one workspace per device, used by its passes */
     SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,
               "exchange %s keeps something to itself", l->groups[i].name);
   }

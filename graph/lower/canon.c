@@ -1,9 +1,10 @@
-/* Devices in an order that does not hang on their numbers: by the links that they have.
+/* Canonical order of devices by their links, independent of their numbers.
  *
- * Each device has a key, made of those of its neighbours again and again (colour refinement: Weisfeiler and Leman,
- * 1968): of the pairs with links of their own, and of the devices of its host. Devices with one key are told apart one
- * after another; where they are alike, it does not matter which comes first. So hosts and devices that are
- * numbered otherwise come in the same order. */
+ * Each device has a key, refined from the keys of its neighbours again and again (colour
+ * refinement: Weisfeiler and Leman, 1968): over pairs with links of their own, and over the
+ * devices of its host. Devices with equal keys are told apart one after another; where they are
+ * symmetric, it does not matter which comes first. Renumbering hosts and devices therefore does
+ * not change the order. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 typedef struct keys {
   const sl_hardware *h;
   int n, per_host, *order;
-  uint64_t *of, *next, *host; /* [n] of devices; and of hosts, as they are made of these */
+  uint64_t *of, *next, *host; /* [n] keys of devices; keys of hosts, the sums over their devices */
 } keys;
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -29,7 +30,7 @@ static uint64_t bits(double x) {
   return word;
 }
 
-/* What a device hears of a neighbour; sums of these do not know an order. */
+/* Hashes a neighbour's key with the link to it; sums of such hashes do not depend on the order. */
 static uint64_t heard(const sl_hardware_link *link, uint64_t other) {
   return mix(mix(bits(link->seconds), bits(link->bytes_per_second)), other);
 }
@@ -39,7 +40,7 @@ static void sum_hosts(const keys *k) {
   for (int d = 0; d < k->n; d++) k->host[d / k->per_host] += mix(k->of[d], 1);
 }
 
-/* What they hear of each other, once. */
+/* Refines all keys once. */
 static void refine_once(keys *k) {
   sum_hosts(k);
   for (int d = 0; d < k->n; d++) k->next[d] = mix(k->of[d], k->host[d / k->per_host]);
@@ -59,7 +60,7 @@ static int by_key(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Hosts stay together. */
+/* Compares devices by host first, so that hosts stay together. */
 static int by_host(const void *a, const void *b) {
   uint64_t x = sorted->host[*(const int *)a / sorted->per_host], y = sorted->host[*(const int *)b / sorted->per_host];
   return x < y ? -1 : x > y ? 1 : by_key(a, b);
@@ -77,7 +78,7 @@ static int differing(keys *k) {
   return count;
 }
 
-/* Until they tell no more devices apart. */
+/* Refines until no more devices are told apart; returns the number of different keys. */
 static int refine(keys *k) {
   int before = 0, now = 1;
   while (before < now) {
@@ -88,7 +89,7 @@ static int refine(keys *k) {
   return now;
 }
 
-/* Of the first that are alike, one gets a key of its own. */
+/* Gives one of the first devices with equal keys a key of its own. */
 static void tell_apart(keys *k, int step) {
   for (int i = 1; i < k->n; i++)
     if (k->of[k->order[i]] == k->of[k->order[i - 1]]) {

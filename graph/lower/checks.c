@@ -1,13 +1,13 @@
-/* Calls that look at others: in front of those whose row has something to look at (sl_op.check),
- * and with --check-finite behind every call, at what it has made: a GPU is waited for then, so it
- * does one call at a time. */
+/* Calls that check others. They come before calls whose op has a check of its inputs
+ * (sl_op.check); and with --check-finite behind every call, to check its outputs. The check
+ * waits for the GPU, which then does one call at a time. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
 #include "kernels/finite.h"
 
-/* Which call it is about. */
+/* Call that is checked. */
 typedef struct checked {
   const char *op, *actor;
   sl_runtime *const *rt;
@@ -20,7 +20,7 @@ static checked *checked_create(const sli_lowering *l, int group, const sl_progra
   return c;
 }
 
-/* ---- what it is about to read ------------------------------------------------------ */
+/* ---- checks of inputs --------------------------------------------------------------- */
 
 static void look(const sl_call *call) {
   const checked *c = call->attrs->user;
@@ -46,7 +46,7 @@ void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of
                           .in_type = of->in_type, .in = of->in, .in_extent = of->in_extent};
 }
 
-/* ---- what it has made -------------------------------------------------------------- */
+/* ---- checks of outputs -------------------------------------------------------------- */
 
 static double f32_at(const void *data, int64_t i) { return (double)((const float *)data)[i]; }
 static double f64_at(const void *data, int64_t i) { return ((const double *)data)[i]; }
@@ -61,7 +61,7 @@ static double bf16_at(const void *data, int64_t i) {
 static double (*const readers[SL_DTYPE_COUNT])(const void *data, int64_t i) = {
     [SL_F32] = f32_at, [SL_F64] = f64_at, [SL_BF16] = bf16_at};
 
-/* The first element that is not finite, or -1. */
+/* Returns the first element that is not finite, or -1. */
 static int64_t find(const sl_call *call, void *stream, int i, double *value) {
   const sl_type *type = &call->in_type[i];
   const void *data = call->in[i];

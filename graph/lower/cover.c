@@ -1,25 +1,27 @@
-/* Gradients over activations.
+/* Gradients that alias activations.
  *
- * What a pass forward has made for the pass back is there until the call that reads it last; what the pass back
- * makes for the update is there from the call on that makes it. Where a step is one tick both are there once a step,
- * and the one shrinks while the other grows: so they lie in the same memory, call by call where there is room. As
- * registers the gradients lie over the activations. As places, a gradient's is one in the slot of the activations
- * (programs.c), so whoever looks at a program sees what lies where, and need not know of this.
+ * Activations of the forward pass live until the last call that reads them; gradients for the
+ * update live from the call that makes them. Where a step is one tick, both exist once a step,
+ * and one shrinks while the other grows. They therefore share memory, call by call where there
+ * is room. As registers, the gradients alias the activations. As places, a gradient's place is
+ * inside the slot of the activations (programs.c), so a program shows the true addresses and its
+ * readers need not know of this.
  *
- * The next pass forward must not begin before the gradients have been read. It waits for the parameters that come
- * of them anyway; whoever else reads gradients hands it a turn.
+ * The next forward pass must not begin before the gradients have been read. It waits for the
+ * updated parameters anyway; any other reader of gradients hands it a turn.
  *
- * Several ticks' gradients are summed, and are there while activations still come; then nothing of this holds. */
+ * With several ticks, gradients are summed and exist while activations still arrive; nothing of
+ * this applies then. */
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
 
 typedef struct pass {
   sli_lowering *l;
-  int *begin;   /* [nbundles + 1] where those of a bundle begin in */
-  int *tensors; /* [tensors that lie in bundles] by bundle */
-  bool *leaves; /* [nbundles] a hop brings it elsewhere */
-  bool *taken;  /* [nbundles] it is one of two already, or cannot be */
+  int *begin;   /* [nbundles + 1] start of each bundle's tensors in `tensors` */
+  int *tensors; /* [tensors in bundles] sorted by bundle */
+  bool *leaves; /* [nbundles] a transfer takes it elsewhere */
+  bool *taken;  /* [nbundles] already aliased, or cannot be */
 } pass;
 
 static pass begin_pass(sli_lowering *l) {
@@ -27,7 +29,8 @@ static pass begin_pass(sli_lowering *l) {
   size_t n = (size_t)l->nbundles + 2;
   pass p = {l, sli_calloc(n, sizeof *p.begin), sli_calloc((size_t)g->ntensors + 1, sizeof *p.tensors),
             sli_calloc(n, sizeof *p.leaves), sli_calloc(n, sizeof *p.taken)};
-  int *end = p.begin + 1; /* those before it while they are counted, its own when they are listed */
+  int *end = p.begin + 1; /* counts of the bundles before while counting; each bundle's own end
+                             when listing */
   for (int t = 0; t < g->ntensors; t++)
     if (l->spots[t].bundle != SL_NONE) end[l->spots[t].bundle + 1]++;
   for (int b = 0; b < l->nbundles; b++) end[b + 1] += end[b];
@@ -48,9 +51,9 @@ static void end_pass(pass *p) {
   free(p->taken);
 }
 
-/* ---- which two ----------------------------------------------------------------------- */
+/* ---- which pairs --------------------------------------------------------------------- */
 
-/* Has it a slot of its own where it is made, and no other? */
+/* True if the bundle has one slot of its own where it is made, and no other. */
 static bool has_one_slot(const pass *p, int at) {
   const sli_bundle *b = &p->l->bundles[at];
   return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->extent && !b->eval && !b->transient &&
@@ -58,7 +61,8 @@ static bool has_one_slot(const pass *p, int at) {
          sli_lower_given(p->l, b->role, sli_bundle_stage(p->l, b)) <= 1;
 }
 
-/* The gradients of one tick, which nobody exchanges, and nobody reads elsewhere than where they are made. */
+/* True for gradients of one tick that no exchange reads, and that are read only where they are
+ * made. */
 static bool is_gradient(const pass *p, int at) {
   const sli_lowering *l = p->l;
   const sli_bundle *b = &l->bundles[at];
@@ -71,7 +75,7 @@ static bool is_gradient(const pass *p, int at) {
   return here && sli_lower_given(l, SLI_ROLE_PARAM, l->groups[b->producer].stage) <= 1;
 }
 
-/* The largest of what the group alone reads of the pass forward, or SL_NONE. */
+/* Returns the largest bundle of the forward pass that only this group reads, or SL_NONE. */
 static int find_activations(const pass *p, int group, const sli_bundle *gradient) {
   const sli_group *g = &p->l->groups[group];
   int best = SL_NONE;
@@ -85,7 +89,7 @@ static int find_activations(const pass *p, int group, const sli_bundle *gradient
   return best;
 }
 
-/* ---- what lies where ------------------------------------------------------------------- */
+/* ---- places -------------------------------------------------------------------------- */
 
 static int by_offset(const void *a, const void *b, void *spots) {
   const sli_spot *x = (const sli_spot *)spots + *(const int *)a, *y = (const sli_spot *)spots + *(const int *)b;
@@ -93,7 +97,8 @@ static int by_offset(const void *a, const void *b, void *spots) {
   return *(const int *)a - *(const int *)b;
 }
 
-/* The group's first node that makes each tensor of its output `at`, and the last that reads one of its input. */
+/* Finds the first node that makes each tensor of the group's output `at`, or the last that reads
+ * each tensor of its input `at`. */
 static void find_nodes(const sli_lowering *l, const sli_group *g, int at, bool output, int *node) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
@@ -105,8 +110,8 @@ static void find_nodes(const sli_lowering *l, const sli_group *g, int at, bool o
   }
 }
 
-/* Tensors of a bundle in all[], one for all that have the same place; returns how many. item[]: which of them
- * each is, as it stands in tensors. */
+/* Lists the tensors of a bundle in all[], one entry per place, and returns the number of
+ * entries. item[]: the entry of each, in the order of tensors. */
 static int list_stays(pass *p, const sli_group *g, int at, bool output, int *node, int id, sli_stay *all, int *item) {
   sli_lowering *l = p->l;
   int n = p->begin[at + 1] - p->begin[at], count = 0;
@@ -127,7 +132,7 @@ static int list_stays(pass *p, const sli_group *g, int at, bool output, int *nod
   return count;
 }
 
-/* Tells the tensors of a bundle where they lie now. */
+/* Writes the new offsets to the tensors of a bundle. */
 static void move(pass *p, int at, const size_t *offset, const int *item) {
   sli_bundle *b = &p->l->bundles[at];
   b->bytes = 0;
@@ -138,7 +143,7 @@ static void move(pass *p, int at, const size_t *offset, const int *item) {
   }
 }
 
-/* False: it would take as much as both. */
+/* Lays out both bundles together. Returns false if that takes as much memory as both apart. */
 static bool lay_out(pass *p, int under, int over) {
   const sli_lowering *l = p->l;
   const sli_group *g = &l->groups[l->bundles[over].producer];
@@ -163,7 +168,7 @@ static bool lay_out(pass *p, int under, int over) {
 
 /* ---- the pass ------------------------------------------------------------------------------ */
 
-/* Does a group wait for the clip, which waits for all norms? */
+/* True if the group waits for the clip, which waits for all norms. */
 static bool is_clipped(const sli_lowering *l, const sli_group *g) {
   bool clipped = false;
   for (int i = 0; i < g->ninputs; i++) {
@@ -173,8 +178,8 @@ static bool is_clipped(const sli_lowering *l, const sli_group *g) {
   return clipped;
 }
 
-/* Does the next firing of `to` wait for this one of the group? It reads parameters that the group updates, or of
- * a norm such as are clipped. */
+/* True if the next firing of `to` waits for this firing of the group: it reads parameters that
+ * the group updates, or parameters clipped by its norm. */
 static bool is_awaited(const sli_lowering *l, int group, int to) {
   bool awaited = false, norm = l->groups[group].phase == SLI_PHASE_NORM;
   for (int i = 0; i < l->groups[to].ninputs; i++) {

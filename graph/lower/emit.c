@@ -1,4 +1,4 @@
-/* Writing groups and bundles down as a plan. */
+/* Writes groups and bundles down as a plan. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ static int32_t add_queue(sli_lowering *l, const char *name, int device, sl_queue
   return sl_plan_add_queue(l->plan, q);
 }
 
-/* Where no update waits for the norm of all, other stages would wait for the passes behind it. */
+/* True if updates go behind passes: where no update waits for the global norm, they would delay
+ * the passes that other stages wait for. */
 static bool updates_last(const sl_graph *g) {
   return !g->options.infer && g->training.optimizer.clip <= 0;
 }
@@ -33,8 +34,7 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
   return q;
 }
 
-/* A thread of the host's own. Beside passes that are only launched it is apart: they never wait
- * for it. */
+/* Returns the queue of a host thread. `apart`: passes that are only launched never wait for it. */
 static sl_queue host_queue(const sli_lowering *l, bool apart) {
   const sli_kind *kind = l->in->kind;
   const sl_queue_ops *served = kind->modelled && l->in->g->options.serve ? &sl_queue_ends : kind->host;
@@ -46,13 +46,13 @@ static int32_t *per_device(sli_lowering *l) {
   return sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof(int32_t));
 }
 
-/* One for all axes, or one for each. */
+/* True if there is an exchange queue for this axis: one for all axes, or one for each. */
 static bool has_exchange(const sli_lowering *l, int axis) {
   if (!l->in->by_axis) return !axis && (sli_grid_ranks(&l->in->grid) > 1 || l->in->barriers);
   return !axis || (sli_axes[axis].of == axis && sli_grid_size(&l->in->grid, sli_row_of(axis)) > 1);
 }
 
-/* What devices exchange goes beside their passes, and what they store beside both: it waits for
+/* Adds the queues. Exchanges run beside the passes, and stores beside both, since they wait for
  * disks. */
 static void add_queues(sli_lowering *l) {
   const sli_kind *kind = l->in->kind;
@@ -71,24 +71,24 @@ static void add_queues(sli_lowering *l) {
     for (int d = 0; d < n; d++) q->exchange[a][d] = add_queue(l, name, d, exchange);
   }
   q->source = per_device(l);
-  for (int i = 0; i < l->ngroups; i++) /* what comes from outside holds nothing else up */
+  for (int i = 0; i < l->ngroups; i++) /* data from outside must not hold up anything else */
     if (sli_waits(&l->groups[i]))
       q->source[l->groups[i].device] = add_queue(l, "source", l->groups[i].device, host_queue(l, true));
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(l, true));
 }
 
-/* Of hops, made as they are needed; those that leave one device, one after another. */
+/* Queue of transfers from a device, made when first needed; a list per device. */
 typedef struct hop_queue_at {
   sli_route route;
   sl_space home;
   int to;
   int32_t queue;
-  int before; /* or SL_NONE */
+  int before; /* previous queue of the device, or SL_NONE */
 } hop_queue_at;
 
 typedef struct hop_queues {
-  int *newest; /* [devices] or SL_NONE */
+  int *newest; /* [devices] latest queue, or SL_NONE */
   size_t count, capacity;
   hop_queue_at *all;
   double *slowdowns; /* [devices] */
@@ -124,8 +124,8 @@ static int32_t hop_queue(sli_lowering *l, hop_queues *x, int device, const sli_h
   return at.queue;
 }
 
-/* What the host updates takes turns with what passes through its memory, where that is modelled,
- * and lets that go first. */
+/* True for host updates that use modelled host memory: they take turns with the transfers
+ * through it, which go first. */
 static bool passes_memory(const sli_lowering *l, const sli_group *g) {
   return sli_updates_on_host(g) && sli_lower_host_rate(l->in) > 0;
 }
@@ -142,8 +142,8 @@ static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
   return (g->host ? q->host : q->pass)[g->device];
 }
 
-/* "timed:3"; where one stands for several "timed:24-31", or "timed:3+7": that one and 7 that do not
- * follow it. */
+/* Formats a device's name: "timed:3"; where one stands for several, "timed:24-31" for a run, or
+ * "timed:3+7" for device 3 and 7 others elsewhere. */
 static const char *device_name(const sli_lowering *l, int d) {
   int n = l->in->grid.alike ? sli_grid_ranks(&l->in->grid) : 1;
   if (n == 1) return sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
@@ -157,7 +157,7 @@ static const char *device_name(const sli_lowering *l, int d) {
              : sl_plan_format(l->plan, "%s:%d+%d", l->in->kind->name, first, n - 1);
 }
 
-/* Where one stands for all, the first. */
+/* Returns a device's place along an axis; 0 where one device stands for all. */
 static int place_of(const sli_lowering *l, int device, int axis) {
   const sli_grid *grid = &l->in->grid;
   if (axis == SLI_AXIS_STAGES) return sli_along_of(l->in, device);
@@ -179,7 +179,7 @@ static void add_device(sli_lowering *l, int d) {
   sl_plan_add_device(l->plan, device);
 }
 
-/* Each device has one workspace in each space, as large as its groups need. */
+/* Sizes workspaces: each device has one per space, as large as its largest group needs. */
 static void size_workspaces(sli_lowering *l) {
   for (int i = 0; i < l->ngroups; i++) {
     const sli_group *g = &l->groups[i];
@@ -215,8 +215,8 @@ static void add_pools(sli_lowering *l) {
                                         l->pools[sli_along_of(l->in, d)]});
 }
 
-/* The register it lies over, as 1 + its number; 0 where either has several slots, or weights
- * have, so that a step's gradients do not wait for those of the step before. */
+/* Returns 1 + the register that the bundle aliases; 0 where either has several slots, or
+ * parameters have, so that a step's gradients do not wait for those of the step before. */
 static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
   if (b->over == SL_NONE) return 0;
   sli_bundle *under = &l->bundles[b->over];
@@ -238,7 +238,7 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .quota = b->quota,
                              .quota_most = b->quota_most,
                              .pool = pooled ? b->device : SL_NONE,
-                             .kept = pooled ? l->in->k : 0, /* a microbatch's worth */
+                             .kept = pooled ? l->in->k : 0, /* slots of one microbatch */
                              .initial = b->held ? 0 : b->initial, .held = b->held,
                              .device = b->device, .space = b->home,
                              .memory = b->memory, .slot_bytes = b->bytes,
@@ -253,13 +253,13 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
 
 /* ---- order --------------------------------------------------------------------------- */
 
-/* The way back goes through the pieces of a microbatch from the last to the
- * first, for a piece's gradient needs those of the later ones. */
+/* True if the group takes the pieces of a microbatch from last to first: in the backward pass, a
+ * piece's gradient needs those of later pieces. */
 static bool is_reversed(const sli_lowering *l, const sli_group *g) {
   return l->in->k > 1 && g->rate == SLI_PER_TICK && g->back;
 }
 
-/* Firing to tick, which is also the key of what spans no more than a tick. */
+/* Maps firings to ticks, which are also the keys of bundles that span at most a tick. */
 static int32_t tick_map(sli_lowering *l, const sli_group *g) {
   if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
   sl_map_entry entries[l->in->k];
@@ -270,7 +270,7 @@ static int32_t tick_map(sli_lowering *l, const sli_group *g) {
 
 /* ---- ports ------------------------------------------------------------------------------ */
 
-/* One key every so many firings, the last of them. */
+/* Maps the last of every so many firings to a key. */
 static int32_t sparse_map(sli_lowering *l, int64_t steps) {
   uint32_t every = (uint32_t)steps;
   sl_map_entry *entries = sli_calloc(every, sizeof *entries);
@@ -281,7 +281,7 @@ static int32_t sparse_map(sli_lowering *l, int64_t steps) {
   return map;
 }
 
-/* Firings for a microbatch. */
+/* Returns the firings per microbatch. */
 static uint32_t turns_of(const sli_lowering *l, const sli_group *g) {
   if (g->rate == SLI_PER_LEAVING) return (uint32_t)l->in->leaving;
   return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
@@ -336,22 +336,22 @@ static void add_pieces(sli_lowering *l) {
 
 /* ---- actors ----------------------------------------------------------------------------- */
 
-/* A group that no tick's data drives decides by itself how far the run goes. */
+/* True for a group that no tick's data drives: it decides by itself how far the run goes. */
 static bool is_source(const sli_lowering *l, const sli_group *g) {
   for (int i = 0; i < g->ninputs; i++)
     if (!l->bundles[l->bundles[g->inputs[i]].origin].initial) return false;
   return !g->hop;
 }
 
-/* Exchanges go tick by tick, and within a tick as the data goes, not as chance has it. */
+/* Ranks exchanges by tick, and within a tick in data order, so that their order is fixed. */
 static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   a->rank = (int32_t)(g - l->groups);
   a->rank_group = l->in->layers ? l->in->k : 1;
   a->rank_stride = l->ncomputing;
 }
 
-/* The first group is the short one, if the microbatches are not a multiple:
- * it fills the pipeline, while a short last one would drain it early. */
+/* Ranks ticks by groups of p microbatches. If the number is not a multiple, the first group is
+ * the short one: it fills the pipeline, while a short last one would drain it early. */
 static void set_groups(const sli_lowering *l, sl_actor *a) {
   int ticks = l->in->m * l->in->k;
   a->rank_group = l->in->p * l->in->k;
@@ -359,18 +359,18 @@ static void set_groups(const sli_lowering *l, sl_actor *a) {
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
-/* Does nothing but parameters' gradients come of it, in whatever pass? */
+/* True if the group makes only gradients of parameters. */
 static bool is_for_params(const sli_group *g) {
   bool all = true;
   for (int i = 0; i < g->nnodes; i++) all &= g->nodes[i]->cls == SL_CLASS_W;
   return all;
 }
 
-/* The schedule's word on when this group goes before others of its device. */
+/* Sets the priority of a group among others of its device, by the schedule. */
 static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   a->urgent = g->hop && sli_lower_is_in_line(l, g);
-  if (g->hop) return; /* as the data comes */
-  if (sli_lower_goes_on(l, g)) { /* before any that has yet to begin */
+  if (g->hop) return; /* in order of the data */
+  if (sli_lower_goes_on(l, g)) { /* before passes that have not begun */
     a->urgent = true;
     set_turn(l, g, a);
     return;
@@ -389,13 +389,13 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   a->urgent = sli_is_spread_group(l, g) && !is_for_params(g); /* all stages wait for it */
   if (l->in->layers) sli_lower_rank(l, g, a);
 }
-/* Steps from one in which it fires to the next. */
+/* Returns the number of steps from one firing step to the next. */
 static int32_t every_of(const sli_lowering *l, const sli_group *g) {
   if (g->eval) return (int32_t)l->in->g->options.eval_every;
   return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
 }
 
-/* Those of an evaluation are of its own count. */
+/* Maps firings to ticks; evaluations count their own ticks. */
 static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
   int32_t all = g->eval ? sli_lower_ticks(l, true) : every_of(l, g) * l->in->m * l->in->k;
@@ -404,7 +404,7 @@ static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
   if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
   if (n > 1 && !g->eval) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
-  for (int32_t i = 0; i < n; i++) /* what fires less often than it ticks does so behind them */
+  for (int32_t i = 0; i < n; i++) /* groups that fire less often fire after their ticks */
     entries[i] = (sl_map_entry){g->eval ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i, SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
   free(entries);
@@ -431,7 +431,7 @@ static void add_actor(sli_lowering *l, hop_queues *x, int group) {
   g->actor = sl_plan_add_actor(plan, a);
 }
 
-/* Hops come before the first of those who read what they bring. */
+/* Adds transfers before the first reader of what they bring. */
 static void add_actors(sli_lowering *l, hop_queues *x, int group) {
   const sli_group *g = &l->groups[group];
   for (int i = 0; i < g->ninputs; i++) {
@@ -442,8 +442,8 @@ static void add_actors(sli_lowering *l, hop_queues *x, int group) {
   add_actor(l, x, group);
 }
 
-/* On modelled devices, whose durations are known, another order is worth a try; where there is one stage nobody waits
- * for its passes. */
+/* Finishes the plan. On modelled devices with known durations, another order is tried; with one
+ * stage no other stage waits for its passes. */
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
   bool even = sli_cost_is_given(&o->cost) && !o->cost.nstages, modelled = l->in->kind->modelled && l->in->p > 1;
@@ -457,7 +457,8 @@ static sl_status finish(sli_lowering *l) {
       .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even && !o->any_order,
       .latency = modelled && !o->any_order && l->pick.schedule->fixed_order &&
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
-  return status == SL_E_STUCK && derived ? SL_OK : status; /* so is its proof, which says what would mend it */
+  /* the proof fails as well, and says how to fix it */
+  return status == SL_E_STUCK && derived ? SL_OK : status;
 }
 
 sl_status sli_lower_emit(sli_lowering *l) {

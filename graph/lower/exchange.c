@@ -1,17 +1,17 @@
-/* What devices of a stage exchange on modelled hardware: how long it takes, and how much it is.
+/* Exchanges between devices of a stage on modelled hardware: their durations and bytes.
  *
- * A collective is nodes that read what other devices have made: a sum of everyone's part, a
- * join of all parts. Each moves over its device's own memory what its row's cost says, and
- * receives the other members' parts over the link of its axis (links.c):
+ * A collective is a set of nodes that read what other devices have made: a sum of everyone's
+ * part, a join of all parts. Each node moves the bytes of its op's cost through its device's own
+ * memory, and receives the other members' parts over the link of its axis (links.c):
  *
  *     seconds = its bytes in memory / memory rate + bytes from others / link rate
  *
- * and once for all nodes of a group, whose messages travel together, ceil(log2(R)) times the
- * link's latency. That is what recursive halving (reduce-scatter) and doubling (all-gather)
- * take: (R-1)/R of the tensor each way and log2(R) messages, an all-reduce of n bytes both
- * (Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication Operations in
- * MPICH", IJHPCA 19(1), 2005). A ring moves as much in R-1 steps, and so does a direct
- * exchange through a switch in one; where tensors are large all three take the same time. */
+ * To this a group adds, once for all its nodes, ceil(log2(R)) times the link's latency, for
+ * their messages travel together. That is what recursive halving (reduce-scatter) and doubling
+ * (all-gather) take: (R-1)/R of the tensor each way and log2(R) messages. An all-reduce of n
+ * bytes is both (Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication
+ * Operations in MPICH", IJHPCA 19(1), 2005). A ring moves as much in R-1 steps, and a direct
+ * exchange through a switch in one; for large tensors all three take the same time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@
 
 /* ---- time ---------------------------------------------------------------------------- */
 
-/* What a node receives in a tick, or in a step; where pieces differ, their mean. */
+/* Returns the bytes that a node receives in a tick, or in a step; where pieces differ, their
+ * mean. */
 static double received(const sli_lowering *l, const sli_node *n) {
   if (!n->shapes) return n->remote_bytes;
   double sum = 0;
@@ -36,8 +37,8 @@ static sli_half half_of(const sli_node *n) {
   return from && from->cls == SL_CLASS_C && from->op == &sl_op_slice ? SLI_ALL_TO_ALL : SLI_ALL_GATHER;
 }
 
-/* Gradients of parameters, on their way to be added up over the devices and back, may be of smaller
- * numbers than they are computed in. */
+/* Returns the ratio of sent to computed bytes: gradients of parameters may be sent in a smaller
+ * type. */
 static double as_sent(const sl_hardware *h, const sli_node *n) {
   if (!h || h->gradient_bytes <= 0 || n->remote_axis != SLI_AXIS_DATA) return 1;
   bool gradient = n->phase == SLI_PHASE_NORM || (n->phase == SLI_PHASE_MAIN && n->accumulate_span);

@@ -1,5 +1,6 @@
-/* Extents in programs: the rows of a set of tensors have one number in each program that works on
- * them. It comes with a slot that holds one of them, or is said by a call that fills one. */
+/* Valid lengths (extents) in programs. The rows of a set of tensors have one number in each
+ * program that uses them. Its value arrives with a slot that holds one of them, or is set by a
+ * call that fills one. */
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -33,7 +34,7 @@ static bool forget(sli_lowering *l, const sl_tensor *extent) {
   return extent;
 }
 
-/* Forgets what number they had in another program. Are there any? */
+/* Clears the numbers of an earlier program; returns true if the group has valid lengths. */
 static bool begin_numbers(sli_lowering *l, const sli_group *g, int nports) {
   bool any = false;
   for (int p = 0; p < nports; p++) any |= forget(l, port_extent(l, g, p));
@@ -70,9 +71,9 @@ const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor 
   return which;
 }
 
-/* ---- what is expected --------------------------------------------------------------------- */
+/* ---- expected rows ------------------------------------------------------------------------ */
 
-/* A set begins with what a call fills. */
+/* Asks the op that fills the first tensor of the set. */
 int64_t sli_lower_expected(const sl_tensor *extent, int32_t tick) {
   if (!extent->producer->op->expects) return extent->rows;
   const sli_node *n = extent->producer;

@@ -1,4 +1,4 @@
-/* What hops bring for one reader alone, and which of several of a kind it is. */
+/* Transfers (hops) that serve a single reader, and their numbers among others of their kind. */
 #include "graph/lower/ir.h"
 
 static bool is_alone_there(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
@@ -7,16 +7,16 @@ static bool is_alone_there(const sli_lowering *l, const sli_bundle *b, const sli
   return n == 1;
 }
 
-/* Does an exchange read parameters that are kept elsewhere? Then they are brought to it when it
- * needs them, and it has no more of them at a time than the quota says. What several groups read
- * once a step comes once, and stays. */
+/* True if an exchange reads parameters that are stored elsewhere. They are fetched when it needs
+ * them, no more at a time than the quota. Parameters that several groups read once a step come
+ * once, and stay. */
 bool sli_is_fetched(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
   return g->cls == SL_CLASS_C && !g->host && b->memory == SL_MEMORY_PARAMETERS &&
          b->rate == SLI_PER_STEP && b->initial &&
          (g->rate == SLI_PER_TICK || is_alone_there(l, b, g));
 }
 
-/* How many a group fetches from the same device before this one. */
+/* Returns how many bundles a group fetches from the same device before this one. */
 int sli_fetched_before(const sli_lowering *l, int bundle, const sli_group *g) {
   int n = 0;
   for (int i = 0;; i++) {
@@ -27,7 +27,8 @@ int sli_fetched_before(const sli_lowering *l, int bundle, const sli_group *g) {
   }
 }
 
-/* How many of that role have been filled for the group as often, whatever copies came behind. */
+/* Returns how many bundles of that role have been filled for the group at that rate, whatever
+ * copies followed. */
 int sli_filled_before(const sli_lowering *l, const sli_group *g, sli_role role, bool some) {
   int n = 0;
   for (int i = 0; i < g->ninputs; i++) {

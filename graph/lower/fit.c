@@ -1,5 +1,5 @@
-/* Places in memory for what is there for a while: greedy by size, each at the lowest offset at which nothing lies
- * that is there at the same time. */
+/* Memory layout of buffers with lifetimes: greedy by size, each at the lowest offset that is
+ * free during its lifetime. */
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
@@ -10,7 +10,7 @@ static int larger_first(const void *a, const void *b) {
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Those [count] that have a place, by that. */
+/* Returns the lowest free offset among placed[count], which are sorted by offset. */
 static size_t lowest_fit(const sli_stay *const *placed, int count, const sli_stay *x) {
   size_t offset = 0;
   for (int i = 0; i < count && placed[i]->offset < offset + x->bytes; i++) {

@@ -1,4 +1,4 @@
-/* Several devices for a stage: what the user says of that, and the passes that carry it out. */
+/* Options for several devices per stage, and the passes that carry them out. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static sl_status find_exchange(const char *how, bool *in_line) {
   return sl_fail(SL_E_USAGE, "unknown exchange '%s': inline and beside are known", how);
 }
 
-/* Who has blocks one by one, for reasons of its own. */
+/* Requires groups by block, for the given reason. */
 static sl_status want_blocks(sli_inputs *in, const char *why) {
   const char *grain = in->options->grain;
   if (grain && !in->by_block)
@@ -53,7 +53,7 @@ static sl_status want_blocks(sli_inputs *in, const char *why) {
   return SL_OK;
 }
 
-/* "tokens", "layers" */
+/* Reads the order of pieces: "tokens" or "layers". */
 static sl_status find_piece_order(sli_inputs *in) {
   const char *order = in->options->piece_order;
   if (!order || !strcmp(order, "tokens")) return SL_OK;
@@ -65,7 +65,7 @@ static sl_status find_piece_order(sli_inputs *in) {
   return want_blocks(in, "with piece order layers pieces go on block by block");
 }
 
-/* Of the devices that share the data, or of these and of those that share the tensors. */
+/* Checks that experts divide the devices of the data axis, or of the data and tensor axes. */
 static sl_status check_experts(const sl_lower_options *o) {
   int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1), experts = SLI_MAX(o->expert_parallel, 1);
   if (data * tensor % experts && tensor == 1)
@@ -87,8 +87,8 @@ static sl_status check_experts(const sl_lower_options *o) {
   return SL_OK;
 }
 
-/* What is said of rows is of the devices that experts are shared out over, and of such as have none of their
- * own. */
+/* Reads the expected routing of rows. It applies to devices that shard the experts and hold no
+ * values. */
 static sl_status read_routing(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   const sli_loads *loads;
@@ -103,7 +103,7 @@ static sl_status read_routing(sli_inputs *in) {
   return SL_OK;
 }
 
-/* Of the vocabulary on all stages; one stage waits for nobody. */
+/* Reads the barriers of a vocabulary sharded over all stages; a single stage waits for no other. */
 static sl_status read_barriers(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   enum { MOST = 2 };
@@ -137,7 +137,7 @@ sl_status sli_lower_grid(sli_inputs *in) {
   status = sli_lower_read_sequence(in);
   if (!status) status = find_sharding(o->shard, &in->sharding);
   if (!status) status = find_exchange(o->exchange, &in->in_line);
-  /* what is exchanged goes on its way block by block */
+  /* exchanges start block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
   if (!status && sli_lower_moves(o))
@@ -196,7 +196,7 @@ sl_status sli_lower_serve(const sli_inputs *in) {
   return status ? status : sli_pass_serve_rows(in->g);
 }
 
-/* What is said of how tensors lie along an axis needs devices along that axis. */
+/* Refuses a layout along an axis that has only one device. */
 sl_status sli_lower_check_given(const sl_lower_options *o) {
   sli_grid grid = {0};
   sli_grid_sizes(o, grid.size);

@@ -1,18 +1,18 @@
-/* Nodes to groups: a group becomes one actor.
+/* Nodes to groups (tasks): a group becomes one actor.
  *
- * Everything that runs on the same device for the same stage, in the same class and at the
- * same rate, is one group, as far as nothing else comes in between. Three things do:
+ * Everything that runs on the same device for the same stage, in the same class and at the same
+ * rate, is one group, unless something comes in between. Three things do:
  *
- * - What devices exchange. A tensor that others must see before a pass can go on cuts the
- *   pass in two. So nodes have levels: one more at each step into an exchange, within it and
+ * - Exchanges. A tensor that other devices must see before a pass can go on cuts the pass in
+ *   two. Nodes therefore have levels: one more at each step into an exchange, within it and
  *   out of it. A group holds nodes of one level, so groups cannot wait for each other in a
- *   circle; and an exchange's groups do one thing each: slice, sum, or join. What an exchange
- *   of the way back reads of the way forth has been there for long; it comes as late as its
- *   readers allow, or its results would fill memory.
- * - What looks back to earlier pieces of its sequence, where these come one after another: it
- *   fires for each of them, and levels keep it apart as they do exchanges.
- * - The grain, if it is finer than a stage: then each block is a group of its own, and its
- *   gradients can be exchanged while earlier blocks are still on their way back. */
+ *   cycle. An exchange's groups do one thing each: slice, sum, or join. Exchanges of the
+ *   backward pass that read forward tensors could run early; they run as late as their
+ *   readers allow, or their results would fill memory.
+ * - Sweeps over earlier pieces of the sequence, where these arrive one after another. Such a
+ *   group fires for each of them, and levels keep it apart as they do exchanges.
+ * - The granularity, if it is finer than a stage. Each block is then a group of its own, and
+ *   its gradients can be exchanged while the backward pass goes on with earlier blocks. */
 #include "graph/lower/ir.h"
 
 #include <limits.h>
@@ -21,19 +21,19 @@
 
 static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
 
-/* Cut from what a source gives: part of loading. */
+/* True for a node that cuts data from a source: part of loading. */
 static bool is_loaded(const sli_node *n) {
   const sli_node *from = n->nin && n->in[0] ? n->in[0]->producer : NULL;
   return n->cls == SL_CLASS_L && n->block >= 0 && from && from->cls == SL_CLASS_L;
 }
 
-/* Loading, reporting and the clip run beside the passes: a pass must not wait
- * for them in its queue, nor they for a pass. */
+/* True for loading, reporting and the clip. They run beside the passes: neither must wait for
+ * the other in a queue. */
 static bool is_host(const sli_node *n) {
   return is_source(n) || n->cls == SL_CLASS_L || n->block < 0;
 }
 
-/* Updates that are not the device's. */
+/* True for updates that run on the host, not the device. */
 static bool is_hosts_update(const sli_lowering *l, const sli_node *n) {
   int every = l->in->update_every;
   return n->phase == SLI_PHASE_UPDATE && n->block >= 0 && n->cls == SL_CLASS_U &&
@@ -51,17 +51,17 @@ static sl_class group_class(const sli_lowering *l, const sli_node *n) {
 typedef struct levels {
   const sli_lowering *l;
   int *level;   /* [nnodes] */
-  bool *back;   /* [nnodes] of the way back: passes, and exchanges of what they make */
-  bool *early;  /* [nnodes] what waits for nothing of its own way: exchanges, parts that a device
-                   takes of what it has, what is sent or made again, and constants */
+  bool *back;   /* [nnodes] part of the backward pass, or an exchange of its results */
+  bool *early;  /* [nnodes] waits for nothing of its own pass: exchanges, slices of a device's
+                   own data, resent or recomputed tensors, and constants */
 } levels;
 
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
 
-/* What has a rhythm of its own is no part of a pass. */
+/* True for nodes that fire at their own rate and so belong to no pass. */
 static bool stands_apart(const sli_node *n) { return is_exchange(n) || n->op->sweeps; }
 
-/* Passes, and all exchanges: what has a level. */
+/* True for nodes with a level: passes, and all exchanges. */
 static bool is_leveled(const sli_node *n) {
   return !is_host(n) && (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || is_exchange(n));
 }
@@ -70,12 +70,12 @@ static bool is_backward(const sli_node *n) {
   return n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
 }
 
-/* Does one lead to the other within a way, or within the exchanges of a phase? */
+/* True if both nodes are in the same pass, or in exchanges of the same phase. */
 static bool same_way(const levels *x, const sli_node *a, const sli_node *b) {
   return is_leveled(a) && a->phase == b->phase && x->back[a->id] == x->back[b->id];
 }
 
-/* From one node to another of the same way: 1 if no group may hold both. */
+/* Returns the level step from one node to another of the same pass: 1 if no group may hold both. */
 static int level_between(const sli_node *from, const sli_node *to) {
   return stands_apart(from) || stands_apart(to);
 }
@@ -84,7 +84,8 @@ static const sli_node *maker(const sli_node *n, int input) {
   return n->in[input] ? n->in[input]->producer : NULL;
 }
 
-/* An exchange is of the way back if it reads something of that, or is read by nothing else. */
+/* Finds the pass of exchanges: backward if it reads something of that pass, or only that pass
+ * reads it. */
 static void find_ways(levels *x) {
   const sl_graph *g = x->l->in->g;
   struct readers {
@@ -126,7 +127,7 @@ static void find_levels(levels *x) {
   }
 }
 
-/* What could come early comes right before the first of its readers. */
+/* Moves nodes that could run early right before their first reader. */
 static void put_off(levels *x) {
   const sl_graph *g = x->l->in->g;
   int *latest = sli_calloc((size_t)g->nnodes, sizeof *latest);
@@ -146,22 +147,24 @@ static void put_off(levels *x) {
 
 /* ---- groups -------------------------------------------------------------------------- */
 
-/* What all nodes of a group have in common. */
+/* Properties that all nodes of a group have in common. */
 typedef struct kin {
-  const sl_op *op; /* of an exchange */
+  const sl_op *op; /* op of an exchange */
   sl_class cls;
   sli_rate rate;
   int stage, rank, phase, level, part;
-  int axis; /* of an exchange, where each axis has a queue */
+  int axis; /* axis of an exchange, where each axis has a queue */
   bool back;
-  bool transient; /* of an exchange: of what devices share out; no pass waits for gradients' */
+  bool transient; /* exchange of sharded parameters or gradients; no pass waits for those of
+                     gradients */
 } kin;
 
-/* Which part of its stage a node belongs to, where the grain is finer than that. What a pass
- * waits for in every tick is told apart by level alone, unless blocks take turns: whoever reads two
- * results of one level gets them from one group. */
+/* Returns the part of its stage that a node belongs to, where the granularity is finer than a
+ * stage. Exchanges that a pass waits for in every tick are separated by level alone, unless
+ * blocks take turns: a reader of two results of one level then gets them from one group. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
-  if (sli_is_spread_node(l, n)) return n->block; /* waits for the last stage, and others for it */
+  /* waits for the last stage, and others wait for it */
+  if (sli_is_spread_node(l, n)) return n->block;
   bool in_pass = is_exchange(n) && !n->per_step && !sli_makes_transient(n) && !l->in->layers;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }
@@ -183,8 +186,9 @@ static bool is_kin(const sli_group *g, const kin *k) {
          (!k->op || (g->nodes[0]->op == k->op && sli_makes_transient(g->nodes[0]) == k->transient));
 }
 
-/* Sources and reports stay single, but for what is cut from a source; everything else joins
- * its kin. The newest groups are the likeliest. */
+/* Finds the group of a node. Sources and reports get their own, but slices of a source join it;
+ * all other nodes join their kin. The search begins with the newest groups, the most likely
+ * ones. */
 static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->group_of[n->in[0]->producer->id];
   if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
@@ -194,7 +198,7 @@ static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
   return SL_NONE;
 }
 
-/* "F2"; "F2.1" where a stage has several of them; what an exchange begins with. */
+/* Names a group: "F2"; an exchange by its op and stage. */
 static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) {
   static const char *const phases[] = {"", "norm", "clip", "update", "pack", "eval"};
   if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
@@ -205,8 +209,8 @@ static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) 
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }
 
-/* What belongs to no one stage, reports and the clip, runs beside one device, in the process that speaks
- * for the job. */
+/* Adds a group. Reports and the clip, which belong to no one stage, run beside one device, in
+ * the process that speaks for the job. */
 static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
   int *newest = sli_newest_on(l, k->stage, k->rank);
   bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
@@ -229,8 +233,8 @@ static int by_name(const void *a, const void *b) {
   return order ? order : *x < *y ? -1 : *x > *y;
 }
 
-/* Numbers those of one name on one device, in their order: "F2.0", "F2.1", ...; and says
- * which device of several it is: "F2.1#3". */
+/* Numbers groups of one name on one device in order, "F2.0", "F2.1", and adds the device's rank,
+ * "F2.1#3". */
 static void tell_apart(sli_lowering *l) {
   sli_group **sorted = sli_calloc((size_t)l->ngroups, sizeof *sorted);
   const char **names = sli_calloc((size_t)l->ngroups, sizeof *names);

@@ -1,21 +1,22 @@
-/* Where registers live.
+/* Placement of registers (offload).
  *
- * What a block makes on the way forth for its way back is read late, and lies idle until then. It
- * can live elsewhere meanwhile: on disk, or beside a GPU in the host's memory. Then the bundle
- * that the block makes is only where it is made, one of few that take turns in the same slots; a
- * hop `spill` brings it to where it lives, with as many slots there as the schedule wants of it,
- * and for each group of the way back that reads it a hop `fill` brings it back, in the order of
- * the way back, as many ahead of their readers as `fill` has slots. Who reads it on the way forth,
- * the next block, reads it where it was made.
+ * Activations that the forward pass makes for the backward pass lie idle until then. They can be
+ * offloaded meanwhile: to disk, or from a GPU to the host's memory. The bundle that the block
+ * makes is then only a staging copy, one of few that take turns in the same slots. A transfer
+ * (hop) `spill` brings it to its home, which has as many slots as the schedule wants. For each
+ * group of the backward pass that reads it, a transfer `fill` brings it back in the order of
+ * that pass; `fill` has as many slots as it may run ahead of its readers. Readers in the forward
+ * pass (the next block) read the staging copy.
  *
- * The optimizer's state lives elsewhere from one step to the next: its update reads what has been
- * filled, writes what will be spilled, and where it lives the first step's is there at the start.
- * So do parameters, and what is made of them once a step: each group that reads some, in each tick,
- * has them filled, the update as well, and the device holds those of a few blocks. Frozen ones are
- * never written again. Those that several devices read stay, and so do tables that a served graph looks up rows in.
+ * Optimizer state is placed elsewhere from one step to the next: the update reads what has been
+ * filled and writes what will be spilled, and the first step's state is at its home at the
+ * start. The same holds for parameters and for what is made of them once a step: in each tick,
+ * each group that reads some (the update as well) has them filled, and the device holds those of
+ * a few blocks. Frozen parameters are never written again. Parameters that several devices read
+ * stay on the device, and so do tables that a served graph looks up rows in.
  *
- * What is read as soon as it is made stays: that of the groups from which the way back begins,
- * where no other microbatch comes between. */
+ * Activations that are read as soon as they are made stay on the device: those of the groups
+ * from which the backward pass begins, where no other microbatch comes between. */
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
 #include "kernels/disk/disk.h"
@@ -55,7 +56,7 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
   return SL_OK;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------ */
+/* ---- options ------------------------------------------------------------------------------ */
 
 static bool names_movable(const sl_home *h) {
   for (int r = 0; r < SLI_ROLES; r++)
@@ -63,7 +64,7 @@ static bool names_movable(const sl_home *h) {
   return false;
 }
 
-/* Do parameters have two slots anywhere? */
+/* True if the user gives parameters two slots on any stage. */
 static bool has_versions(const sl_lower_options *o) {
   bool two = false;
   for (int i = 0; i < o->nquotas; i++)
@@ -80,7 +81,7 @@ static bool finds_block(const sl_graph *g, const sl_home *h) {
   return false;
 }
 
-/* "h.31", as in what the option says. */
+/* Refuses a home of an unknown name, block or space; names the last block, such as "h.31". */
 static sl_status check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
@@ -104,7 +105,7 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
   return SL_OK;
 }
 
-/* In which blocks keys and values live elsewhere. */
+/* Marks the blocks whose keys and values are offloaded. */
 void sli_lower_sweeps(const sli_inputs *in) {
   for (int b = 0; b < in->g->nblocks; b++)
     for (int i = 0; i < in->options->homes.count; i++) {
@@ -139,14 +140,14 @@ sl_status sli_lower_check_homes(const sli_inputs *in) {
   return status;
 }
 
-/* Does the user say of anything that it is to live elsewhere? */
+/* True if the user places anything off the device. */
 bool sli_lower_moves(const sl_lower_options *o) {
   for (int i = 0; i < o->homes.count; i++)
     if (o->homes.of[i].space != SL_SPACE_DEVICE) return true;
   return false;
 }
 
-/* Who makes it, or of frozen parameters the first to read them. */
+/* Returns the producer of a bundle; for frozen parameters the first reader. */
 static const sli_group *maker(const sli_lowering *l, const sli_bundle *b) {
   return &l->groups[b->producer == SL_NONE ? b->consumers[0] : b->producer];
 }
@@ -166,7 +167,7 @@ static sl_space wanted(const sli_lowering *l, const sli_bundle *b) {
   return space;
 }
 
-/* ---- who reads it ------------------------------------------------------------------------- */
+/* ---- readers -------------------------------------------------------------------------------- */
 
 static bool is_weights(const sli_bundle *b) { return b->memory == SL_MEMORY_PARAMETERS; }
 
@@ -178,7 +179,8 @@ bool sli_is_filled(const sli_lowering *l, const sli_bundle *b, const sli_group *
   return is_weights(b) || reads_late(l, b, g);
 }
 
-/* Does the way back begin with this group? It reads nothing that another one of it has made. */
+/* True if the backward pass begins with this group: none of its inputs comes from another group
+ * of that pass. */
 static bool begins_way_back(const sli_lowering *l, const sli_group *g) {
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
@@ -187,7 +189,7 @@ static bool begins_way_back(const sli_lowering *l, const sli_group *g) {
   return true;
 }
 
-/* Does somebody read it some time after it was made? */
+/* True if the backward pass reads the bundle some time after it was made. */
 static bool is_idle(const sli_lowering *l, const sli_bundle *b) {
   int stage = l->groups[b->producer].stage;
   bool several = SLI_MAX(l->act_b[stage], l->act_w[stage]) > 1, idle = false;
@@ -200,14 +202,14 @@ static bool is_idle(const sli_lowering *l, const sli_bundle *b) {
   return idle;
 }
 
-/* Do only groups of its own device read it? */
+/* True if only groups of the bundle's own device read it. */
 static bool is_private(const sli_lowering *l, const sli_bundle *b) {
   bool own = b->nconsumers > 0;
   for (int i = 0; i < b->nconsumers; i++) own &= l->groups[b->consumers[i]].device == b->device;
   return own;
 }
 
-/* Of a table that is served a tick reads a few rows. */
+/* True for a table in which a served graph looks up rows: a tick reads only a few rows. */
 static bool is_looked_up(const sli_lowering *l, int bundle) {
   const sl_graph *g = l->in->g;
   bool table = false;
@@ -216,7 +218,7 @@ static bool is_looked_up(const sli_lowering *l, int bundle) {
   return table;
 }
 
-/* What an update alone has is idle from one step to the next. */
+/* True if the bundle may be offloaded. State that only an update uses is idle between steps. */
 static bool can_move(const sli_lowering *l, int bundle) {
   const sli_bundle *b = &l->bundles[bundle];
   if (sli_is_swept(b)) return true;
@@ -229,12 +231,12 @@ static bool can_move(const sli_lowering *l, int bundle) {
 
 enum { MOST_LANES = 16 };
 
-/* What a stage's bundles take on one of its devices: kept, or passing through. */
+/* Memory of a stage's bundles on one of its devices: kept there, or in staging slots. */
 typedef struct weight {
   size_t kept, staging;
 } weight;
 
-/* The largest of those that come number `nth` among what a group makes, or reads late. */
+/* Largest staging lanes, by number `nth` among the bundles that a group makes, or reads late. */
 typedef struct widest {
   size_t made[MOST_LANES], read[MOST_LANES];
 } widest;
@@ -264,7 +266,7 @@ static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
     const sli_bundle *b = &l->bundles[g->outputs[i]];
     if (!moves(b) || is_weights(b)) continue;
     widen(l, w->made, made++, b, sli_staging_role(l, b));
-    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* who updates it reads it, too */
+    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* the updating group reads it, too */
   }
   for (int i = 0; i < g->ninputs; i++) {
     const sli_bundle *b = &l->bundles[g->inputs[i]];
@@ -274,7 +276,7 @@ static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
   }
 }
 
-/* The same of parameters: who updates them reads them, too. */
+/* Counts staging for parameters; a group that updates them reads them, too. */
 static void count_weights(const sli_lowering *l, const sli_group *g, widest *w) {
   int made = 0, read = 0;
   for (int i = 0; i < g->noutputs; i++) {
@@ -289,24 +291,25 @@ static void count_weights(const sli_lowering *l, const sli_group *g, widest *w) 
   }
 }
 
-/* With one microbatch at a time the way back comes between one way forth and the next. */
+/* True if the stage has one microbatch at a time: the backward pass then comes between two
+ * forward passes. */
 bool sli_is_one_at_a_time(const sli_lowering *l, int stage) {
   return l->act_b[stage] == 1 && l->in->k == 1;
 }
 
-/* The class with which a group has lanes for parameters. */
+/* Returns the class whose lanes (shared slots) hold a group's parameters. */
 static sl_class weights_class(const sli_lowering *l, const sli_group *g) {
   bool with_f = g->cls == SL_CLASS_B && sli_is_one_at_a_time(l, g->stage);
   return with_f ? SL_CLASS_F : g->cls;
 }
 
-/* What is weighed: of one device of a stage parameters, or all else. */
+/* Part of a device's memory that is weighed: a stage's parameters, or everything else. */
 typedef struct load {
   int stage, rank;
   bool weights;
 } load;
 
-/* Of groups of one class, and one section of their blocks. */
+/* Returns the bytes of the lanes of one class, in one section of the blocks. */
 static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int section) {
   widest w = {0};
   size_t sum = 0;
@@ -321,8 +324,8 @@ static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int sect
   return sum;
 }
 
-/* Groups of one class take turns; B and W have lanes of their own, but for F's and B's parameters,
- * one microbatch at a time. */
+/* Sums staging lanes. Groups of a class take turns; B and W have lanes of their own. With one
+ * microbatch at a time, F and B share lanes for parameters. */
 static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
@@ -338,7 +341,8 @@ static bool is_of(const sli_lowering *l, const sli_bundle *b, load of) {
          maker(l, b)->rank == of.rank;
 }
 
-/* Where passing through takes as much as keeping, everything stays but what is made for it. */
+/* Compares keeping with staging. Where staging needs as much memory, all bundles stay on the
+ * device, except swept ones, which exist to be moved. */
 static weight weigh(sli_lowering *l, load of) {
   weight w = {.staging = staging_bytes(l, of)};
   for (int i = 0; i < l->nbundles; i++) {
@@ -364,8 +368,8 @@ static void mark(sli_lowering *l) {
   }
 }
 
-/* Parameters that only go on to the next step, and that nobody stores or evaluates, are not written:
- * who would do that has nothing to do with them any more. */
+/* Removes a write of frozen parameters that are not stored or evaluated: the update passes them
+ * on unchanged, so it no longer has to do with them. */
 static void let_be(sli_lowering *l, int bundle) {
   sli_bundle *b = &l->bundles[bundle];
   sli_group *g = &l->groups[b->producer];
@@ -386,8 +390,8 @@ static void let_frozen_be(sli_lowering *l) {
       let_be(l, i);
 }
 
-/* A stage's credit is taken and given back by its passes: where it was the slots of what moves now,
- * a register of no bytes carries it. */
+/* Keeps a stage's credit when the bundle that carried it is offloaded. The passes take and
+ * return the credit, so a register of no bytes carries it instead. */
 static void keep_credit(sli_lowering *l, int bundle) {
   const sli_bundle b = l->bundles[bundle];
   int *late = sli_arena_alloc(&l->arena, (size_t)b.nconsumers * sizeof *late), n = 0;
@@ -405,8 +409,8 @@ static void keep_credits(sli_lowering *l) {
     if (moves(&l->bundles[i]) && l->bundles[i].credit) keep_credit(l, i);
 }
 
-/* What a block hands to the next of the same way: where blocks take turns with what they keep, they
- * do so with that, too. */
+/* True for a bundle that a block hands to the next in the same pass. Where blocks take turns
+ * with offloaded bundles, they take turns with these, too. */
 static bool is_between(const sli_lowering *l, const sli_bundle *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval || !b->nconsumers) return false;
   const sli_group *from = &l->groups[b->producer];
@@ -427,7 +431,7 @@ static void take_turns(sli_lowering *l) {
   }
 }
 
-/* Disks have whole pages. */
+/* Rounds bundles placed on disk up to whole pages. */
 static void round_up(sli_lowering *l) {
   for (int i = 0; i < l->nbundles; i++) {
     sli_bundle *b = &l->bundles[i];

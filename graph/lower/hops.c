@@ -1,28 +1,28 @@
-/* What lies out of a reader's reach comes to it by hops.
+/* Transfers (hops): data out of a reader's reach is brought to it.
  *
- * A hop is a group that computes nothing and makes one bundle, a copy of the one it reads
- * that lies nearer to the reader. What another process reads goes over a link to there. What
- * lies in memory that the reader does not address, a GPU's for the host or the other way
- * round, is copied: on a queue of its own, beside the passes, into a bundle with a role of
- * its own ("h2d" into a device, "d2h" out of one, "d2d" from one to another), so that data
- * comes early and leaves late without a stall. Both together are hops one after another: out
- * of the device, to the other process, into its device. Where the kind of the devices knows a
- * direct way from one's memory into the other's, that is the only hop.
+ * A hop is a group that computes nothing and makes one bundle, a copy of the one it reads, in
+ * memory nearer to the reader. Data for another process goes over a link to that process. Data
+ * in memory that the reader does not address (a GPU's for the host, or the reverse) is copied on
+ * a queue of its own, beside the passes. The copy's bundle has a role of its own ("h2d" into a
+ * device, "d2h" out of one, "d2d" between two), so that data arrives early and leaves late
+ * without a stall. Both cases together are hops one after another: out of the device, to the
+ * other process, into its device. Where the kind of the devices has a direct way between their
+ * memories, that is the only hop.
  *
- * On modelled devices with a crossing time, what another stage's device reads takes up to
- * two hops: the wire, which takes one thing after another, and the flight, which takes time
- * but no turn. It goes to the device of the same rank, once; what its neighbours there read of
- * it is an exchange like all others between devices of a stage, whose readers take the time
- * themselves (exchange.c). */
+ * On modelled devices with a crossing time, data for another stage's device takes up to two
+ * hops: the wire, which carries one transfer at a time, and the flight, which takes time but
+ * lets transfers overlap. The data goes once, to the device of the same rank. Other devices of
+ * that stage read it there as in any exchange between devices of a stage, and the readers pay
+ * the time (exchange.c). */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
 
-/* The end of a way from a bundle, for all who read there; or for one of them. */
+/* Destination of transfers from a bundle, for all readers there or for one of them. */
 typedef struct end {
   int bundle;
   int reader;  /* group, or SL_NONE: all */
-  int before;  /* the end made before it of a way from the same bundle, or SL_NONE */
+  int before;  /* previous destination from the same bundle, or SL_NONE */
 } end;
 
 typedef struct hops {
@@ -30,28 +30,28 @@ typedef struct hops {
   size_t count, capacity;
   end *ends;
   size_t nnewest, newest_capacity;
-  int *newest; /* by bundle: the last of the ends of ways from there, or SL_NONE */
+  int *newest; /* by bundle: its latest destination, or SL_NONE */
 } hops;
 
-/* What goes on a way, and for whom. */
+/* Bundle that is brought somewhere, and its reader. */
 typedef struct trip {
   int origin;  /* bundle */
-  int reader;  /* the one group that it is for, and which says how often; SL_NONE: for all at the
-                  end, as often as it is made */
+  int reader;  /* the only group that it is for, which sets the rate; SL_NONE: for all at the
+                  end, at the rate at which it is made */
   int nth;
-  bool begun;  /* a hop for that reader is behind it */
-  bool some;   /* only of pieces that leave */
-  bool away;   /* takes turns at its ends, if it does where it was made */
+  bool begun;  /* a transfer for this reader alone has been made */
+  bool some;   /* only of offloaded pieces */
+  bool away;   /* copies take turns at their destination, if the original does where it is made */
 } trip;
 
-/* One hop: from a bundle to the one it makes. */
+/* One transfer: from a bundle to the copy it makes. */
 typedef struct leg {
   sli_route route;
-  int from, to;    /* devices: where it runs, and which it leads to */
+  int from, to;    /* devices: where it runs, and its destination */
   sl_space home;
   const char *mark;
-  sl_space stay;   /* of a route between homes: the one that is not here */
-  bool passing;    /* only on its way there: nothing is kept at its end */
+  sl_space stay;   /* home involved, for routes between homes */
+  bool passing;    /* intermediate: no memory is used at its end */
   double seconds;
 } leg;
 
@@ -59,7 +59,7 @@ static double wire_seconds(const sl_hardware_link *link, size_t bytes) {
   return link->bytes_per_second > 0 ? (double)bytes / link->bytes_per_second : 0;
 }
 
-/* ---- for whom -------------------------------------------------------------------------- */
+/* ---- readers --------------------------------------------------------------------------- */
 
 static trip trip_for_all(int bundle) { return (trip){.origin = bundle, .reader = SL_NONE}; }
 
@@ -75,8 +75,8 @@ static trip trip_away(const sli_lowering *l, int bundle, int group) {
 
 /* ---- one hop ------------------------------------------------------------------------ */
 
-/* As often as it is made, or as its one reader fires; if that goes over pieces, but not over those of
- * this, once for each. */
+/* Returns the rate of a transfer: that of the bundle, or of its only reader. If the reader goes
+ * over pieces, but not over those of this bundle, the rate is once per piece. */
 static sli_rate rate_of(const sli_lowering *l, const trip *t) {
   const sli_bundle *b = &l->bundles[t->origin];
   if (t->reader == SL_NONE) return b->rate;
@@ -109,7 +109,7 @@ static sli_role end_role(const sli_lowering *l, int from, const sli_hop *h) {
   return h->fetches ? SLI_ROLE_GATHER : l->bundles[from].role;
 }
 
-/* The bundle at the far end: like the one before, but for where it is. */
+/* Adds a transfer; returns the bundle at its end, a copy of the one before in another place. */
 static int add_hop(hops *x, int from, trip *t, const leg *g) {
   sli_lowering *l = x->l;
   bool first = t->reader != SL_NONE && !t->begun;
@@ -133,7 +133,7 @@ static int add_hop(hops *x, int from, trip *t, const leg *g) {
   return at;
 }
 
-/* The end of a way that is there already, or SL_NONE. */
+/* Returns an existing destination, or SL_NONE. */
 static int find_end(const hops *x, int from, const trip *t, int device, sl_space home) {
   for (int i = (size_t)from < x->nnewest ? x->newest[from] : SL_NONE; i != SL_NONE;
        i = x->ends[i].before) {
@@ -165,19 +165,20 @@ static bool between_processes(const sli_lowering *l, int from, int to) {
   return process_of(l, from) != process_of(l, to);
 }
 
-/* On modelled devices: where what a device of another stage reads arrives. */
+/* Returns the device of a modelled stage where data for one of its devices arrives. */
 static int arrival(const sli_lowering *l, const sli_bundle *b, int device) {
   return sli_device_at(l->in, sli_along_of(l->in, device), sli_rank_of(l->in, b->device));
 }
 
-/* Between devices of one stage the readers take the time. */
+/* Returns the link to a device. Within a stage, the readers pay the time instead. */
 static sl_hardware_link link_to(const sli_lowering *l, const sli_bundle *b, int device) {
   if (sli_along_of(l->in, b->device) == sli_along_of(l->in, device)) return (sl_hardware_link){0, 0};
   return sli_lower_link(l->in, b->device, device);
 }
 
-/* What once a step goes to other stages takes time where a machine is modelled. Devices that compute read
- * each other's memory, whatever machine their plan is chosen for: nothing is copied on the way. */
+/* True if the transfer takes time. On modelled machines, data sent once a step to other stages
+ * does. Devices that compute read each other's memory directly, whatever machine their plan is
+ * made for. */
 static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
   if (!l->in->kind->modelled) return false;
   bool often = b->rate == SLI_PER_TICK || (l->in->options->hardware && b->rate == SLI_PER_STEP);
@@ -186,7 +187,8 @@ static bool takes_time(const sli_lowering *l, const sli_bundle *b, int device) {
   return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
 }
 
-/* To the host's memory of another process, where that is not the device's own. */
+/* Sends the bundle to the host memory of another process, unless that is the device's own
+ * memory. */
 static int send(hops *x, int from, trip *t, int device) {
   sli_lowering *l = x->l;
   const sli_bundle *b = &l->bundles[t->origin];
@@ -201,7 +203,7 @@ static int send(hops *x, int from, trip *t, int device) {
   return keep_end(x, from, add_hop(x, from, t, &g), t);
 }
 
-/* To another modelled device. */
+/* Sends the bundle to another modelled device. */
 static int fly(hops *x, int from, trip *t, int reader) {
   sli_lowering *l = x->l;
   const sli_bundle b = l->bundles[t->origin];
@@ -227,14 +229,14 @@ static bool is_far(const sli_lowering *l, sl_space space) {
   return memory_of(l, space) && memory_of(l, space)->far;
 }
 
-/* Do those who work in this space of this device address that bundle? */
+/* True if code that runs in this space of this device can address the bundle. */
 static bool reaches(const sli_lowering *l, int device, sl_space space, const sli_bundle *b) {
   if (!is_far(l, space) && !is_far(l, b->home)) return true;
   return memory_of(l, space) == memory_of(l, b->home) &&
          sli_lower_number(l->in, device) == sli_lower_number(l->in, b->device);
 }
 
-/* Modelled: what goes to the host's memory or comes from there takes its turn with all that does. */
+/* Adds, on modelled devices, the passage through host memory, where transfers run one at a time. */
 static int pass_memory(hops *x, int from, const trip *t) {
   sli_lowering *l = x->l;
   const sli_bundle b = l->bundles[from];
@@ -261,9 +263,9 @@ static int copy(hops *x, int from, trip *t, int device, sl_space space) {
   return keep_end(x, from, add_hop(x, through, t, &g), t);
 }
 
-/* ---- from one's memory into another's ---------------------------------------------------- */
+/* ---- directly between two devices' memories --------------------------------------------- */
 
-/* Can a link take it out of far memory into that of a device of another process? */
+/* True if a link can take the bundle from device memory to that of another process's device. */
 static bool is_direct(const sli_lowering *l, const sli_bundle *b, int device, sl_space space) {
   return l->in->direct && is_far(l, b->home) && is_far(l, space) &&
          (l->in->options->devices.links == SL_LINKS_DIRECT ||
@@ -282,20 +284,20 @@ static int send_directly(hops *x, int from, trip *t, int device, sl_space space)
   return keep_end(x, from, add_hop(x, from, t, &g), t);
 }
 
-/* ---- to where it lives, and back ---------------------------------------------------------- */
+/* ---- to its home, and back ---------------------------------------------------------------- */
 
-/* How much of what is spilled is written: of some pieces nothing is. */
+/* Returns the share of a spilled bundle that is written: some pieces are not. */
 static double written(const sli_lowering *l, const sli_bundle *b) {
   return b->role == SLI_ROLE_ACT_PART ? 1 - sli_lower_again(l) : 1;
 }
 
-/* Does that home reach this space by way of the host's memory only? */
+/* True if that home reaches this space only through host memory. */
 static bool by_host(const sli_lowering *l, sl_space home, sl_space space) {
   return home == SL_SPACE_DISK && is_far(l, space);
 }
 
-/* What stands for it where it lives: that has its role; where it is made it only takes turns. What
- * nobody makes lies there from the start. */
+/* Returns the bundle at its home, which takes over the role; the original becomes a staging copy
+ * that takes turns. Bundles without a producer are at their home from the start. */
 static int spill(hops *x, int bundle) {
   sli_lowering *l = x->l;
   if (l->bundles[bundle].producer == SL_NONE) l->bundles[bundle].home = l->bundles[bundle].stay;
@@ -322,7 +324,7 @@ static int spill(hops *x, int bundle) {
   return there;
 }
 
-/* From where it has been filled to a reader on another device. */
+/* Brings a filled bundle on to a reader on another device. */
 static int go_on(hops *x, int filled, trip *t, int group) {
   sli_lowering *l = x->l;
   int device = l->groups[group].device, at = filled;
@@ -331,8 +333,8 @@ static int go_on(hops *x, int filled, trip *t, int group) {
   return reaches(l, device, space, &l->bundles[at]) ? at : copy(x, at, t, device, space);
 }
 
-/* Where a group wants what is filled for it, on the device that it is filled on: for another device in
- * the host's memory, from where it goes on. */
+/* Returns the space in which a group wants its filled copy on the device that fills it. For a
+ * reader on another device, that is host memory, from where the copy goes on. */
 static sl_space fill_space(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
   return b->device == g->device ? sli_lower_space(l, g) : sli_kind_host_space(l->in->kind);
 }
@@ -355,9 +357,9 @@ static int fill(hops *x, int bundle, int group) {
   return to == near ? go_on(x, at, &t, group) : copy(x, at, &t, b.device, near);
 }
 
-/* ---- piece by piece, there and back (sweep.c) ------------------------------------------------ */
+/* ---- piece by piece, to the home and back (sweep.c) --------------------------------------- */
 
-/* One more that a hop makes of a bundle. */
+/* Adds one more bundle that a transfer makes. */
 static int add_end(sli_lowering *l, int by, int from, sli_bundle b) {
   const sli_bundle origin = l->bundles[l->groups[by].hop->origin];
   b.producer = by, b.over = SL_NONE, b.device = origin.device;
@@ -369,7 +371,7 @@ static int add_end(sli_lowering *l, int by, int from, sli_bundle b) {
   return at;
 }
 
-/* The first of the pieces where they live; the others follow it. */
+/* Returns the first of the pieces at their home; the others follow it. */
 static int spill_pieces(hops *x, int bundle) {
   sli_lowering *l = x->l;
   sli_bundle b = l->bundles[bundle];
@@ -392,8 +394,8 @@ static int spill_pieces(hops *x, int bundle) {
   return keep_end(x, bundle, there, &t);
 }
 
-/* For one who goes over the pieces up to its own: on the way back all of them come from where they
- * live, on the way there but its own, which has been made just now. */
+/* Fills pieces for a group that sweeps over the pieces up to its own. In the backward pass all
+ * of them come from their home; in the forward pass its own piece has just been made. */
 static int fill_pieces(hops *x, int bundle, int group) {
   sli_lowering *l = x->l;
   int first = spill_pieces(x, bundle), others = l->in->k - 1;
@@ -410,9 +412,10 @@ static int fill_pieces(hops *x, int bundle, int group) {
                                                            .transient = true});
 }
 
-/* ---- all hops ---------------------------------------------------------------------------- */
+/* ---- all transfers ---------------------------------------------------------------------- */
 
-/* To a device of another process, or its host; into the host's memory here once for all. */
+/* Sends a bundle to a device of another process, or to its host. The copy into host memory here
+ * is shared by all destinations. */
 static int leave(hops *x, int bundle, trip *t, int device, sl_space space) {
   sli_lowering *l = x->l;
   const sli_bundle *b = &l->bundles[bundle];
@@ -424,7 +427,8 @@ static int leave(hops *x, int bundle, trip *t, int device, sl_space space) {
   return send(x, from, t, device);
 }
 
-/* What nobody makes comes with the run's beginning, so each process that reads it has it from then on. */
+/* Bundles without a producer exist from the start of the run, so each process that reads one
+ * gets its own copy from then on. */
 static int stand_in(hops *x, int bundle, int device) {
   sli_lowering *l = x->l;
   sli_bundle b = l->bundles[bundle];
@@ -441,7 +445,7 @@ static int stand_in(hops *x, int bundle, int device) {
   return keep_end(x, bundle, there, &t);
 }
 
-/* The bundle through which a group reads another: itself, or the end of hops. */
+/* Returns the bundle through which a group reads another: itself, or the end of transfers. */
 static int bring(hops *x, int bundle, int group) {
   sli_lowering *l = x->l;
   const sli_bundle b = l->bundles[bundle];
@@ -460,13 +464,13 @@ static int bring(hops *x, int bundle, int group) {
   return reaches(l, device, space, &l->bundles[at]) ? at : copy(x, at, &t, device, space);
 }
 
-/* Who updates it reads what it updates. */
+/* Lets the updating group read the filled value that it updates. */
 static void bring_back(hops *x, int bundle) {
   int group = x->l->bundles[bundle].producer, at = fill(x, bundle, group);
   sli_add_port(&x->l->groups[group], at, false);
 }
 
-/* Is it made of what it was, elsewhere than where it lives? */
+/* True if the bundle is updated from its old value in another memory than its home. */
 static bool is_updated(const sli_lowering *l, int bundle) {
   const sli_bundle *b = &l->bundles[bundle];
   if (b->producer == SL_NONE || b->source != SL_NONE || !sli_is_spilled(b)) return false;

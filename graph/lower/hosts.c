@@ -1,15 +1,15 @@
-/* What of a step's traffic goes from host to host, where each host has so many devices, in the order of
- * their numbers (layout.c).
+/* Traffic between hosts in a step, where each host has so many devices in the order of their
+ * numbers (layout.c).
  *
- * Of a plan with all devices that is what is read, and copied, between devices of two hosts. Where one device of a
- * stage stands for all of its grid, each pair of stages has as many pairs of devices as there are ranks,
- * and each row of an axis as many members on other hosts as the layout says: a device receives
- * alike from all others of its row. */
+ * In a plan with all devices, this is what is read or copied between devices of two hosts. Where
+ * one device of a stage stands for its whole grid, each pair of stages has as many pairs of
+ * devices as there are ranks. Each row of an axis then has as many members on other hosts as the
+ * layout says, and a device receives equally from all others of its row. */
 #include "graph/lower/ir.h"
 
 typedef struct crossing {
   const sli_inputs *in;
-  int per_host, ranks; /* of one stage, planned or not */
+  int per_host, ranks; /* ranks of one stage, planned or not */
   double *to;
 } crossing;
 
@@ -17,7 +17,7 @@ static int host_of(const crossing *c, int along, int rank) {
   return sli_layout_number(c->in, along, rank) / c->per_host;
 }
 
-/* How many of the pairs of devices that these two stand for are between hosts. */
+/* Returns how many of the pairs of devices that these two stand for are between hosts. */
 static int pairs_between(const crossing *c, int from, int to) {
   int n = 0;
   if (!c->in->grid.alike) return from / c->per_host != to / c->per_host;
@@ -30,7 +30,8 @@ static void add(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_
   c->to[traffic] += (double)bytes * pairs_between(c, from, to);
 }
 
-/* Of what a device of this stage and rank receives of the others of its row, what comes from other hosts. */
+/* Returns the share of what a device of this stage and rank receives from its row that comes
+ * from other hosts. */
 static double share_outside(const crossing *c, const sli_grid *grid, int along, int rank, int axis) {
   sli_along row = sli_row_of(axis);
   int members = sli_grid_size(grid, row), outside = 0;
@@ -39,7 +40,7 @@ static double share_outside(const crossing *c, const sli_grid *grid, int along, 
   return members > 1 ? (double)outside / (members - 1) : 0;
 }
 
-/* What devices of a stage would receive of each other, of whom one is planned. */
+/* Adds the traffic that devices of a stage would exchange, where only one of them is planned. */
 static void add_exchanged(const crossing *c, uint64_t (*exchanged)[SLI_AXES]) {
   sli_grid grid = c->in->grid;
   grid.alike = false;

@@ -1,4 +1,4 @@
-/* Groups and bundles as all passes make and ask them. */
+/* Construction of groups and bundles, and queries about them. */
 #include "graph/lower/ir.h"
 
 int sli_add_group(sli_lowering *l, sli_group group) {
@@ -58,16 +58,17 @@ int sli_bundle_home(const sli_lowering *l, int bundle) {
 
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b) {
   int maker = l->bundles[b->origin].producer;
-  if (maker == SL_NONE) maker = b->producer; /* of frozen parameters: a hop */
+  if (maker == SL_NONE) maker = b->producer; /* for frozen parameters: a transfer */
   return maker == SL_NONE ? SL_NONE : l->groups[maker].stage;
 }
 
 int sli_lower_turn(const sli_lowering *l, int a, int b) {
   const sli_group *x = &l->groups[a], *y = &l->groups[b];
-  bool tick = x->rate < SLI_PER_STEP, blocks = l->in->layers && tick; /* one block has its turn before the next */
+  /* one block finishes its turn before the next */
+  bool tick = x->rate < SLI_PER_STEP, blocks = l->in->layers && tick;
   if (x->back != y->back) return x->back - y->back;
   if (l->in->layers && tick != (y->rate < SLI_PER_STEP)) return tick ? -1 : 1;
-  bool back = x->back || l->groups[x->about].cls == SL_CLASS_U; /* as the gradients come */
+  bool back = x->back || l->groups[x->about].cls == SL_CLASS_U; /* in the order of the gradients */
   int level = x->level - y->level, part = back ? y->part - x->part : x->part - y->part;
   int first = blocks ? part : level, then = blocks ? level : part;
   if (first || then) return first ? first : then;

@@ -95,7 +95,7 @@ typedef struct sli_group {
 } sli_group;
 
 /* Stored copy of a bundle: its offset in the slot of `store` and the bytes of each version,
- * padded or not to whole pages as the bundle's home requires. */
+ * without the page padding that the bundle may have at its home. */
 typedef struct sli_image {
   bool stored;           /* checkpoints hold part of the bundle */
   size_t offset, bytes;

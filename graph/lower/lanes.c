@@ -1,29 +1,30 @@
-/* Lanes: transient registers, full one after another in the same slots.
+/* Lanes (shared slots): transient registers that use the same slots in turn.
  *
- * Where parameters or gradients are shared out, each block of a stage needs its own whole
- * for a moment, and it would be for nothing if each had memory for that. Where tensors are,
- * each exchange has results that the next level reads, and then nobody. What the blocks
- * make for the same purpose is a lane: its registers have the same slots. For that to be
- * safe whatever the timing, the groups that fill them must come in a fixed order, so they
- * hand a turn around, a register of no bytes from each to the next, and from the last back
- * to the first, where one is waiting at the start. A lane with two slots fills one while
- * the other is read. What hops bring of such registers takes turns at their ends as well, and
- * so do parameters that are fetched when an exchange needs them. */
+ * Where parameters or gradients are sharded, each block of a stage needs its own whole for a
+ * moment; memory for all of them would be wasted. Where tensors are sharded, each exchange has
+ * results that only the next level reads. Registers that blocks fill for the same purpose form a
+ * lane and share slots. To be safe whatever the timing, the groups that fill them must come in a
+ * fixed order. They hand a turn around: a register of no bytes leads from each group to the
+ * next, and from the last back to the first, where one turn waits at the start. A lane with two
+ * slots fills one while the other is read. The copies that transfers (hops) make of such
+ * registers take turns as well, and so do parameters that are fetched when an exchange needs
+ * them. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
 
-/* Where blocks take turns, what stays within one is there while it has its turn. */
+/* True for a bundle that stays within its block, where blocks take turns: it lives during the
+ * block's turn. */
 static bool passes_in_block(const sli_lowering *l, const sli_bundle *b) {
   for (int i = 0; i < b->nconsumers; i++)
-    if (l->groups[b->consumers[i]].cls == SL_CLASS_W) return false; /* it may be put off */
+    if (l->groups[b->consumers[i]].cls == SL_CLASS_W) return false; /* W may be put off */
   return !sli_leaves_block(l, b) &&
          !sli_lower_given(l, SLI_ROLE_INNER, l->groups[b->producer].stage);
 }
 
-/* What one level of a way makes for later ones of the same way is there until the last of them has
- * read it. Where the user gives it slots, each register has its own, and more than one microbatch can
- * be on its way. */
+/* True for a bundle that one level makes for later levels of the same pass: it lives until the
+ * last of them has read it. Where the user sets its slots, each register has its own, and
+ * several microbatches can be in flight. */
 static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
   if (l->in->layers) return passes_in_block(l, b);
@@ -36,7 +37,8 @@ static bool is_passing(const sli_lowering *l, const sli_bundle *b) {
   return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
 }
 
-/* What an exchange after all ticks makes for its next step, and nobody else reads. */
+/* True for a result of an exchange after all ticks that only the next step of the exchange
+ * reads. */
 static bool is_interim(const sli_lowering *l, const sli_bundle *b) {
   if (b->role != SLI_ROLE_REDUCE || b->rate != SLI_PER_STEP) return false;
   if (b->over != SL_NONE) return false;
@@ -45,7 +47,7 @@ static bool is_interim(const sli_lowering *l, const sli_bundle *b) {
   return true;
 }
 
-/* Asked for often, and found once. */
+/* Returns the depth of an exchange. It is needed often, so g->depth caches it. */
 static int depth_of(const sli_lowering *l, sli_group *g) {
   if (g->depth) return g->depth;
   g->depth = 1;
@@ -58,10 +60,10 @@ static int depth_of(const sli_lowering *l, sli_group *g) {
   return g->depth;
 }
 
-/* ---- who fills the same lane ------------------------------------------------------------- */
+/* ---- groups of the same lane -------------------------------------------------------------- */
 
-/* Of one device, do they do the same for one block each? What is spread over the stages comes
- * when the others' is there, and takes no turns with the stage's own. */
+/* True if two groups of a device do the same for one block each. Groups of blocks sharded over
+ * the stages run when the other stages' data is there, and take no turns with the stage's own. */
 static bool do_the_same(const sli_lowering *l, int a, int b) {
   sli_group *x = &l->groups[a], *y = &l->groups[b];
   bool spread = sli_is_spread_group(l, x);
@@ -73,13 +75,14 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
 
-/* The same for groups that do the same. */
+/* Hashes a group; equal for groups that do the same. */
 static uint64_t hash_same(uint64_t hash, const sli_group *x) {
   const int fields[] = {x->stage, x->rank, x->cls, x->axis, (int)x->rate, x->host, x->back, x->eval};
   return sli_hash(hash, fields, sizeof fields);
 }
 
-/* What goes on to the next block is made last, whatever comes before it. */
+/* Compares the sections of two groups: from the end for BETWEEN, since what goes on to the next
+ * block is made last, whatever comes before it. */
 static bool same_section(const sli_lowering *l, int a, int b, sli_role role) {
   sli_section x = sli_lower_section(l, a), y = sli_lower_section(l, b);
   return role == SLI_ROLE_BETWEEN ? x.last == y.last : x.first == y.first;
@@ -90,7 +93,7 @@ static int slots_of(const sli_lowering *l, int bundle) {
   return leader == SL_NONE ? bundle : leader;
 }
 
-/* Are both for passes of a stage that come in one order, there and back? */
+/* True if both transfers are for passes of a stage that come in one order, forward and backward. */
 static bool come_in_turn(const sli_lowering *l, const sli_hop *x, const sli_hop *y) {
   const sli_group *a = &l->groups[x->reader], *b = &l->groups[y->reader];
   bool passes = !a->phase && !b->phase && (a->cls == SL_CLASS_F || a->cls == SL_CLASS_B) &&
@@ -100,8 +103,9 @@ static bool come_in_turn(const sli_lowering *l, const sli_hop *x, const sli_hop 
          same_section(l, x->reader, y->reader, SLI_ROLES);
 }
 
-/* Hops share slots at their end where they go the same way, and what they bring has the same
- * slots, or is what readers of one lane fetch as the same number from one device. */
+/* True if two transfers share slots at their destination: they take the same route, and bring
+ * bundles that share slots, or bundles that readers of one lane fetch under the same number from
+ * one device. */
 static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_group *b) {
   const sli_hop *x = a->hop, *y = b->hop;
   if (x->route != y->route || x->home != y->home || a->rate != b->rate || a->device != b->device || x->to != y->to)
@@ -113,14 +117,15 @@ static bool bring_the_same(const sli_lowering *l, const sli_group *a, const sli_
            same_section(l, x->reader, y->reader, SLI_ROLES)) || come_in_turn(l, x, y));
 }
 
-/* The same for groups of one lane. */
+/* Hashes a group; equal for groups of one lane. */
 static uint64_t hash_lane(const sli_lowering *l, const sli_group *g) {
   const sli_hop *x = g->hop;
   if (!x) return hash_same(SLI_HASH_SEED, g);
   const int fields[] = {(int)x->route, g->device, x->to,
                         x->reader == SL_NONE ? slots_of(l, x->origin) : x->nth};
   uint64_t hash = sli_hash(SLI_HASH_SEED, fields, sizeof fields);
-  bool both = x->reader == SL_NONE || sli_routes[x->route].homes; /* ways may share it */
+  /* forward and backward may share it */
+  bool both = x->reader == SL_NONE || sli_routes[x->route].homes;
   return both ? hash : hash_same(hash, &l->groups[x->reader]);
 }
 
@@ -130,7 +135,7 @@ static bool is_same_lane(const sli_lowering *l, int a, int b, sli_role role) {
   return do_the_same(l, a, b) && same_section(l, a, b, role);
 }
 
-/* The transient bundle of a group that comes number `nth` among those of one role, or SL_NONE. */
+/* Returns transient bundle number `nth` of a role among a group's outputs, or SL_NONE. */
 static int nth_transient(const sli_lowering *l, int group, sli_role role, int nth) {
   const sli_group *g = &l->groups[group];
   for (int i = 0; i < g->noutputs; i++) {
@@ -142,12 +147,12 @@ static int nth_transient(const sli_lowering *l, int group, sli_role role, int nt
 
 /* ---- one lane ---------------------------------------------------------------------------- */
 
-/* Where blocks have all pieces of a microbatch, so do turns. */
+/* Returns the rate of turns: per microbatch, where blocks take all pieces of a microbatch. */
 static sli_rate turn_rate(const sli_lowering *l, const sli_group *g) {
   return l->in->layers && g->rate < SLI_PER_STEP ? SLI_PER_MICROBATCH : g->rate;
 }
 
-/* Named after who waits for it, or what that brings. */
+/* Adds a turn, named after the group that waits for it, or after what that group brings. */
 void sli_add_turn(sli_lowering *l, int from, int to, bool first) {
   const sli_group *a = &l->groups[from], *b = &l->groups[to];
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
@@ -164,14 +169,15 @@ static int by_turn(const void *a, const void *b, void *lowering) {
   return sli_lower_turn(lowering, *(const int *)a, *(const int *)b);
 }
 
-/* Does it read what has been brought back from where the bundle lives, and so holds none of these slots? */
+/* True if the group reads a copy brought back from the bundle's home, and so holds none of these
+ * slots. */
 static bool reads_brought_back(const sli_lowering *l, const sli_bundle *b, int group) {
   return b->role == SLI_ROLE_SPILL && sli_is_filled(l, b, &l->groups[group]);
 }
 
-/* Does `x`, a reader of something else in the lane, wait for `later`: as it reads it too, or what those who read
- * it make? What leaves for its home may be read by nobody on the way there: `x` makes it itself then, or comes
- * behind who does. */
+/* True if `x`, a reader of another bundle in the lane, waits for `later`: because it reads it,
+ * or reads results of its readers. A bundle that is spilled may have no reader in the same pass;
+ * then `x` makes it itself, or comes behind its producer. */
 static bool waits_for(const sli_lowering *l, int x, const sli_bundle *later) {
   int level = l->groups[x].level, maker = later->producer;
   if (later->role == SLI_ROLE_SPILL && (x == maker || level > l->groups[maker].level)) return true;
@@ -182,14 +188,14 @@ static bool waits_for(const sli_lowering *l, int x, const sli_bundle *later) {
   return false;
 }
 
-/* May a reader of one bundle have to wait for another that comes later? */
+/* True if a reader of one bundle may have to wait for another that comes later. */
 static bool is_held_for(const sli_lowering *l, const sli_bundle *b, const sli_bundle *later) {
   for (int i = 0; i < b->nconsumers; i++)
     if (!reads_brought_back(l, b, b->consumers[i]) && waits_for(l, b->consumers[i], later)) return true;
   return false;
 }
 
-/* The same of anything that a group makes at once with its turn in the lane. */
+/* The same for any bundle that a group makes at once with its turn in the lane. */
 static bool is_held_for_group(const sli_lowering *l, int bundle, int group, sli_role role) {
   bool held = false;
   for (int nth = 0, at; !held && (at = nth_transient(l, group, role, nth)) != SL_NONE; nth++)
@@ -197,7 +203,7 @@ static bool is_held_for_group(const sli_lowering *l, int bundle, int group, sli_
   return held;
 }
 
-/* Of the bundles that come number `nth` of each group, how many there must be at once. */
+/* Returns how many bundles of number `nth` of each group must exist at once. */
 static int least_slots(const sli_lowering *l, const int *groups, int n, sli_role role, int nth) {
   int least = 1;
   for (int i = 0; i < n; i++) {
@@ -211,12 +217,12 @@ static int least_slots(const sli_lowering *l, const int *groups, int n, sli_role
   return least;
 }
 
-/* May it be read by several levels of a way: what is gathered, and what levels hand on while it is on its
- * way to where it lives? */
+/* True if several levels of a pass may read it: gathered parameters, and what levels hand on
+ * while it is being spilled. */
 static bool is_read_later(sli_role role) { return role == SLI_ROLE_GATHER || role == SLI_ROLE_SPILL; }
 
-/* The bundles that come number `nth` of each group have the slots of the first of them.
- * False if there are none. */
+/* Gives the bundles of number `nth` of each group the slots of the first of them. Returns false
+ * if there are none. */
 static bool share_slots(sli_lowering *l, const int *groups, int n, sli_role role, int nth) {
   int leader = SL_NONE;
   for (int i = 0; i < n; i++) {
@@ -231,8 +237,8 @@ static bool share_slots(sli_lowering *l, const int *groups, int n, sli_role role
   return leader != SL_NONE;
 }
 
-/* Has the user said how many slots a lane has? What is fetched answers to "gather" as well. Hops
- * without a reader do as what they bring. */
+/* True if the user has set the slots of a lane. "gather" applies to fetched bundles as well.
+ * Transfers without a reader do as the bundle they bring. */
 static bool is_settled(const sli_lowering *l, int group, sli_role role) {
   const sli_group *g = &l->groups[group];
   bool fetched = g->hop && g->hop->reader != SL_NONE;
@@ -241,7 +247,8 @@ static bool is_settled(const sli_lowering *l, int group, sli_role role) {
   return sli_lower_given(l, gathered ? SLI_ROLE_GATHER : role, g->stage);
 }
 
-/* Of what is made once a step: are two slots less than one for each? If not, it has those. */
+/* For bundles made once a step: true if two shared slots take less memory than one slot each. If
+ * not, each bundle gets its own slot. */
 static bool is_worth_it(sli_lowering *l, const int *groups, int n, sli_role role) {
   size_t two = 0, all = 0;
   if (is_settled(l, groups[0], role)) return true;
@@ -262,14 +269,14 @@ static bool is_worth_it(sli_lowering *l, const int *groups, int n, sli_role role
   return two < all;
 }
 
-/* Groups [n] of one lane, in order. */
+/* Closes a lane of groups [n], in order. */
 static void close_lane(sli_lowering *l, const int *groups, int n, sli_role role) {
   if (!is_worth_it(l, groups, n, role)) return;
   for (int nth = 0; share_slots(l, groups, n, role, nth); nth++) {}
   for (int i = 0; i < n && n > 1; i++) sli_add_turn(l, groups[i], groups[(i + 1) % n], i + 1 == n);
 }
 
-/* The last place in line of those who read what passes from a group. */
+/* Returns the last place in order among the readers of what a group passes on. */
 static int read_until(const sli_lowering *l, int group) {
   int last = l->places[group], at;
   for (int nth = 0; (at = nth_transient(l, group, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
@@ -279,9 +286,10 @@ static int read_until(const sli_lowering *l, int group) {
   return last;
 }
 
-/* Of the groups [n] that do the same, in order, takes those that make one lane, and returns how
- * many are left. What passes from level to level is given up when all who read it have; who takes the
- * slot over comes behind these in line, so nobody waits for himself, and one slot is enough. */
+/* Takes the groups of one lane out of groups [n] that do the same, in order; returns how many
+ * are left. A bundle passed from level to level is freed when all readers are done. The group
+ * that takes over its slot comes after these readers in order, so no group waits for itself, and
+ * one slot is enough. */
 static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool passing) {
   int *lane = sli_calloc((size_t)n, sizeof *lane), taken = 0, left = 0, until = 0;
   for (int i = 0; i < n; i++) {
@@ -297,14 +305,14 @@ static int take_lane(sli_lowering *l, int *groups, int n, sli_role role, bool pa
 
 /* ---- all lanes --------------------------------------------------------------------------- */
 
-/* Groups whose bundles of a role are transient, in lists by the hash of their lane: those of one
+/* Groups with transient bundles of a role, in lists by the hash of their lane. Groups of one
  * lane are in one list, in order. */
 typedef struct lists {
   uint32_t mask;
   int *head;   /* [mask + 1] */
   int *next;   /* [groups] */
   bool *done;  /* [groups] in a lane already, or in no list */
-  int *lane;   /* [groups] room for one */
+  int *lane;   /* [groups] scratch space for one lane */
 } lists;
 
 static lists list_groups(const sli_lowering *l, int begin, int end, sli_role role) {
@@ -326,7 +334,7 @@ static lists list_groups(const sli_lowering *l, int begin, int end, sli_role rol
   return x;
 }
 
-/* The lanes of all groups that fill one with this one. */
+/* Makes the lanes of all groups that share one with this group. */
 static void make_lanes(sli_lowering *l, lists *x, int first, sli_role role) {
   bool passing = role == SLI_ROLE_INNER && !l->groups[first].hop;
   int n = 0;
@@ -339,7 +347,7 @@ static void make_lanes(sli_lowering *l, lists *x, int first, sli_role role) {
   while (n) n = take_lane(l, x->lane, n, role, passing);
 }
 
-/* Of groups begin to end - 1, where their bundles of a role are transient. */
+/* Makes the lanes of groups begin to end - 1 with transient bundles of a role. */
 static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
   lists x = list_groups(l, begin, end, role);
   for (int i = begin; i < end; i++)
@@ -350,8 +358,8 @@ static void close_lanes(sli_lowering *l, int begin, int end, sli_role role) {
   free(x.lane);
 }
 
-/* First the lanes of what is made, then those of what brings it: it shares slots at the end of a
- * hop where it does at its beginning. */
+/* Makes the lanes of producers first, then those of transfers: a copy shares slots at its
+ * destination if the original does at its source. */
 void sli_lower_lanes(sli_lowering *l) {
   l->places = sli_lower_places(l);
   static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,

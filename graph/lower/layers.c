@@ -1,22 +1,23 @@
 /* All pieces of a microbatch go through a block before the next block (--piece-order layers).
  *
- * Where sequences are cut, a piece usually goes through all blocks of a stage before the next piece.
- * The other way round only the block that is under way needs its records, and all blocks can have
- * them in the same slots. It comes of four things:
+ * Where sequences are cut, a piece usually goes through all blocks of a stage before the next
+ * piece. In the opposite order only the current block needs its records, and all blocks can keep
+ * them in the same slots. Four mechanisms implement this:
  *
- * - ranks: on a device's queue the older microbatch goes first, then the earlier block (on the way
- *   back the later one), then the piece;
- * - slots: what one block hands to the next has one for each piece;
- * - lanes: blocks take turns by microbatches, not by ticks (lanes.c). A block that is several
- *   groups, for exchanges or for sweeps (sweep.c) come in between, is so by sections, each with its
- *   equals of the other blocks;
- * - private records: they are in lanes like all that is not there for all blocks at once. */
+ * - ranks: on a device's queue the older microbatch goes first, then the earlier block (in the
+ *   backward pass the later one), then the piece;
+ * - slots: values from one block to the next have one slot for each piece;
+ * - lanes: blocks take turns by microbatches, not by ticks (lanes.c). A block that exchanges or
+ *   sweeps (sweep.c) divide into several groups is divided into sections. Each section takes
+ *   turns with the same section of the other blocks;
+ * - private records: they are in lanes, like all data that need not exist for all blocks at once. */
 #include "graph/lower/ir.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-/* That of its nodes; a hop has that of the group that it is about. SL_NONE: of none. */
+/* Returns the block of a group's nodes; for a transfer, that of the group that it is about.
+ * SL_NONE: none. */
 static int block_of(const sli_lowering *l, const sli_group *g) {
   if (g->hop) g = &l->groups[g->about];
   return g->nnodes ? g->nodes[0]->block : SL_NONE;
@@ -24,7 +25,7 @@ static int block_of(const sli_lowering *l, const sli_group *g) {
 
 /* ---- sections ---------------------------------------------------------------------------- */
 
-/* Of a block on one device: where its way there, its way back, and its evaluation begin. */
+/* Ways of a block on one device: its forward pass, backward pass and evaluation. */
 enum { WAYS = 3 };
 
 static int way_of(const sli_lowering *l, const sli_group *g) {
@@ -36,7 +37,7 @@ static bool has_section(const sli_lowering *l, const sli_group *g) {
   return block_of(l, g) >= 0 && g->rate < SLI_PER_STEP && !g->host;
 }
 
-/* [ways] of all groups. */
+/* Finds the first and last levels of all ways: [ways]. */
 static sli_section *find_ends(const sli_lowering *l) {
   int ways = l->in->g->nblocks * l->in->ranks * WAYS;
   sli_section *ends = sli_calloc((size_t)ways + 1, sizeof *ends);
@@ -83,7 +84,7 @@ bool sli_leaves_block(const sli_lowering *l, const sli_bundle *b) {
 void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a) {
   int blocks = l->in->g->nblocks, block = block_of(l, g);
   int place = g->back ? blocks - 1 - block : block;
-  if (a->rank_group) { /* the schedule has groups of its own: blocks in turn within each */
+  if (a->rank_group) { /* the schedule has groups of its own: blocks go in turn within each */
     a->rank = a->rank * blocks + place;
     a->rank_stride *= blocks;
     return;

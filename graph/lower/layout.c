@@ -1,15 +1,16 @@
-/* Which device has which place.
+/* Assignment of places to devices.
  *
- * A place is a stage's along the pipeline and a rank in its grid; ranks count the devices of a stage in
- * an order that never changes, and sums are made in it. Devices are numbered host by host and process
- * by process. --layout says which axis leads from neighbour to neighbour, which next, and so on: what a
- * plan computes does not depend on it, but what it costs to exchange things along each axis does. Where links
- * differ --assign says which device takes the place that the layout gives to another. */
+ * A place is a stage along the pipeline and a rank in its grid. Ranks number the devices of a
+ * stage in an order that never changes, and sums are made in it. Devices are numbered host by
+ * host and process by process. --layout names the axis that leads from neighbour to neighbour,
+ * then the next, and so on. It does not change what a plan computes, but what exchanges along
+ * each axis cost. Where links differ, --assign says which device takes the place that the layout
+ * gives to another. */
 #include <string.h>
 
 #include "graph/lower/lower.h"
 
-/* Factors of an axis are where that is. */
+/* True for axes with a name of their own; factors of an axis go with it. */
 static bool is_named(int axis) { return sli_axes[axis].of == axis; }
 
 static int find_axis(const char *name, size_t length) {
@@ -18,7 +19,7 @@ static int find_axis(const char *name, size_t length) {
   return -1;
 }
 
-/* "tensor, sequence, data, stage" */
+/* Lists the axes: "tensor, sequence, data, stage". */
 static const char *known_axes(const sli_inputs *in) {
   const char *all = "";
   for (int i = SLI_AXES - 1; i >= 0; i--)
@@ -27,7 +28,7 @@ static const char *known_axes(const sli_inputs *in) {
   return all;
 }
 
-/* The axes that are named, from the innermost on; named[axis]: its number there, from 1 on. */
+/* Reads the named axes from the innermost on; named[axis]: its number in the list, from 1 on. */
 static sl_status read_names(const sli_inputs *in, int named[SLI_AXES]) {
   const char *text = in->options->layout;
   int count = 0;
@@ -58,7 +59,7 @@ static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) 
   return SL_OK;
 }
 
-/* From the outermost to the innermost; those of one device are nowhere, and come first. */
+/* Orders the axes from the outermost to the innermost; axes of one device come first. */
 static void nest(int nesting[SLI_AXES], const int named[SLI_AXES]) {
   int count = 0;
   for (int i = 0; i < SLI_AXES; i++)
@@ -82,7 +83,8 @@ int sli_layout_number(const sli_inputs *in, int along, int rank) {
   return in->layout.assign ? in->layout.assign[number] : number;
 }
 
-/* Where one device of a stage stands for all there is one for each stage, whatever the layout. */
+/* Numbers the devices. Where one device stands for a stage there is one per stage, whatever the
+ * layout. */
 static void number_devices(sli_inputs *in) {
   size_t bytes = (size_t)in->devices * sizeof(int);
   in->device_at = sli_arena_alloc(&in->g->arena, bytes);

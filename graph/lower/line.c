@@ -1,22 +1,22 @@
 /* Exchanges in line (--exchange inline): a pass, once begun, has its device until it is done.
  *
- * Where devices of a stage share its tensors a pass is several actors, with exchanges between them.
- * Beside passes, exchanges have a queue of their own, and the device goes on with whatever can fire:
- * the next microbatch is let in at each of them, and as credits count microbatches that have begun,
- * many may have begun and none be done. In line, an exchange that a pass waits for is on the queue of
- * the passes, and all of a pass but its first actor goes before whatever has yet to begin. Where
- * devices of a stage may be apart in time the order is fixed as well, to the one that emerges on the
- * virtual clock, where they are not: so a device waits for the others at an exchange, and for
- * nothing else.
+ * Where devices of a stage shard its tensors, a pass is several actors with exchanges between
+ * them. Exchanges beside the passes have a queue of their own, and the device goes on with
+ * whatever can fire. The next microbatch then enters at each exchange. Credits count
+ * microbatches that have begun, so many may have begun and none be done. In line, an exchange
+ * that a pass waits for is on the queue of the passes, and all actors of a pass but the first go
+ * before passes that have not begun. Devices of a stage may drift apart in time, so the order is
+ * fixed as well, to the one that emerges on the virtual clock, where they do not. A device then
+ * waits for the others at an exchange, and for nothing else.
  *
- * What a pass back makes again of the way there waits for what that pass waits for, too: its data has
- * long been there, and nothing else would keep it from being made for microbatches whose turn is yet to
- * come.
+ * Recomputation of forward tensors waits for the same inputs as its backward pass: its own
+ * inputs are there early, and otherwise it would run for microbatches whose turn is far ahead.
  *
- * On modelled devices that holds for the wire to the next stage as well: a pass ends when what it has
- * made is there.
+ * On modelled devices the wire to the next stage is in line as well: a pass ends when its result
+ * has arrived.
  *
- * What no pass waits for, as sums of gradients and what is fetched ahead, stays beside. */
+ * Exchanges that no pass waits for, such as gradient sums and prefetches, stay beside the
+ * passes. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static bool is_of_pass(const sli_group *g) {
   return !g->hop && !g->host && g->phase == SLI_PHASE_MAIN && g->rate == SLI_PER_TICK && g->stage != SL_NONE;
 }
 
-/* Does any pass wait for what it makes of a tick? */
+/* True if some pass waits for a group's results of a tick. */
 static bool is_awaited(const sli_group *g) {
   bool awaited = false;
   for (int i = 0; i < g->nnodes; i++)
@@ -55,7 +55,8 @@ bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g) {
   return false;
 }
 
-/* ---- passes back begin with what they wait for ----------------------------------------------- */
+/* ---- backward passes begin with their inputs
+ * --------------------------------------------------- */
 
 static void add_reader(sli_lowering *l, int bundle, int reader) {
   sli_bundle *b = &l->bundles[bundle];
@@ -71,7 +72,7 @@ static void add_reader(sli_lowering *l, int bundle, int reader) {
   sli_add_port(&l->groups[reader], bundle, false);
 }
 
-/* What a group reads that another stage makes in each tick. */
+/* Adds `early` as a reader of what another stage makes for a group in each tick. */
 static void begin_with(sli_lowering *l, int early, const sli_group *first) {
   for (int i = 0; i < first->ninputs; i++) {
     const sli_bundle *b = &l->bundles[first->inputs[i]];
@@ -81,7 +82,7 @@ static void begin_with(sli_lowering *l, int early, const sli_group *first) {
   }
 }
 
-/* Does the group wait for something of its way, as far as is known of those before it? */
+/* True if the group waits for something of its pass, as far as is known of earlier groups. */
 static bool waits(const sli_lowering *l, const sli_group *g, const bool *early) {
   for (int i = 0; i < g->ninputs; i++) {
     int by = l->bundles[g->inputs[i]].producer;
@@ -91,8 +92,8 @@ static bool waits(const sli_lowering *l, const sli_group *g, const bool *early) 
   return false;
 }
 
-/* Does it only make again, or exchange, what the way there had? What other stages wait for, the vocabulary's, does not
- * wait for this one's gradient. */
+/* True if the group only recomputes or exchanges forward tensors. A vocabulary sharded over the
+ * stages is excluded: other stages wait for it, and it does not wait for this stage's gradient. */
 static bool repeats(const sli_lowering *l, const sli_group *g) {
   bool all = g->back && is_of_pass(g) && !sli_is_spread_group(l, g);
   for (int i = 0; i < g->nnodes; i++)
@@ -100,7 +101,7 @@ static bool repeats(const sli_lowering *l, const sli_group *g) {
   return all;
 }
 
-/* [ngroups] which of passes back wait for nothing of their way. */
+/* Finds the groups of backward passes that wait for nothing of their pass: [ngroups]. */
 static bool *find_all_early(const sli_lowering *l) {
   bool *early = sli_calloc((size_t)l->ngroups + 1, sizeof *early), changed = true;
   for (int i = 0; i < l->ngroups; i++) early[i] = repeats(l, &l->groups[i]);
@@ -112,7 +113,7 @@ static bool *find_all_early(const sli_lowering *l) {
   return early;
 }
 
-/* The first lets the others go: a register of no bytes. */
+/* Makes the other groups wait for the first, by a register of no bytes. */
 static void begin_together(sli_lowering *l, int first, int count, const int *others) {
   const sli_group *g = &l->groups[first];
   int *readers = sli_arena_alloc(&l->arena, (size_t)count * sizeof *readers);
@@ -123,8 +124,8 @@ static void begin_together(sli_lowering *l, int first, int count, const int *oth
                                  .device = g->device, .over = SL_NONE, .reg = SL_NONE});
 }
 
-/* Of the first group of its pass back that waits for something: those whose turn is before, which do not, the
- * first of them last. How many; 0 of any other group. */
+/* For the first group of a backward pass that waits for something: lists the groups before it,
+ * which do not, the first of them last. Returns their number; 0 for any other group. */
 static int find_early(const sli_lowering *l, int first, const bool *early, int *out) {
   const sli_group *g = &l->groups[first];
   int n = 0;

@@ -1,26 +1,27 @@
-/* What links devices have to each other on modelled hardware: two of them, and all along an axis of a grid.
+/* Links between devices on modelled hardware: between two devices, and among all along an axis
+ * of a grid.
  *
- * Devices are numbered host by host; who is where, the layout says (layout.c). If all members of
- * each row of an axis are in one host, their link is the host's. Else they meet between hosts,
- * where h of the row's members sit behind h network links of a host: rings that leave a host
- * over all of them move min(host link, h * network link), and the host with the fewest sets the pace. Pairs may
- * have links of their own: the slowest of two members of a row is that of the row, and the slowest row that of its
- * axis. */
+ * Devices are numbered host by host; the layout says which is where (layout.c). If each row of
+ * an axis lies within one host, its link is the host's. Otherwise rows meet between hosts, and h
+ * members of a row share h network links of a host. Rings that leave a host over all of them
+ * move min(host link, h * network link); the host with the fewest members sets the pace. Pairs
+ * of devices may have links of their own: the slowest pair sets the link of a row, and the
+ * slowest row that of its axis. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
 #include "graph/share/share.h"
 
-/* Of devices nobody has described: cores read what others have made where it lies. How many
- * processes drive them is of no account, for what is learned must not depend on that. */
+/* Link of devices without a description: cores read other cores' data in place. The number of
+ * processes is ignored, for training must not depend on it. */
 static const sli_axis_link beside = {0, 1e10, 0, NULL};
 
 /* ---- of two devices ---------------------------------------------------------------------- */
 
 static int per_host(const sl_hardware *h) { return SLI_MAX(h->devices_per_host, 1); }
 
-/* What is said of these two; NULL: nothing. */
+/* Returns the described link of two devices; NULL: none. */
 static const sl_hardware_link *pair_link(const sl_hardware *h, int from, int to) {
   for (int i = 0; i < h->npairs; i++) {
     const sl_hardware_pair *p = &h->pairs[i];
@@ -29,7 +30,7 @@ static const sl_hardware_link *pair_link(const sl_hardware *h, int from, int to)
   return NULL;
 }
 
-/* A device's share of the links of its host. */
+/* Returns a device's share of the network links of its host. */
 static sl_hardware_link network_link(const sl_hardware *h) {
   sl_hardware_link link = h->link;
   if (h->links_per_host > 0) link.bytes_per_second *= h->links_per_host / per_host(h);
@@ -42,14 +43,15 @@ static sl_hardware_link number_link(const sl_hardware *h, int from, int to) {
   return from / per_host(h) == to / per_host(h) ? h->host_link : network_link(h);
 }
 
-/* No rate: any number of bytes. */
+/* Returns the slower of two rates; 0 is unlimited. */
 static double slower_rate(double a, double b) { return a > 0 && b > 0 ? SLI_MIN(a, b) : SLI_MAX(a, b); }
 
 static sl_hardware_link slower(sl_hardware_link a, sl_hardware_link b) {
   return (sl_hardware_link){SLI_MAX(a.seconds, b.seconds), slower_rate(a.bytes_per_second, b.bytes_per_second)};
 }
 
-/* Where one device stands for all of its stage, that of those with the slowest. */
+/* Where one device stands for its whole stage, returns the slowest link of the pairs it stands
+ * for. */
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   const sl_lower_options *o = in->options;
   const sl_hardware *h = o->hardware;
@@ -92,14 +94,14 @@ double sli_lower_crossing(const sli_inputs *in) {
   return most;
 }
 
-/* ---- of a row ---------------------------------------------------------------------------- */
+/* ---- links of a row ---------------------------------------------------------------------- */
 
-/* Rows along some axes of all devices that there would be, were none to stand for others. */
+/* Rows along some axes, over all devices, including those that another device stands for. */
 typedef struct rows {
   const sli_inputs *in;
   sli_grid grid;
   sli_along along;
-  int size, count; /* of members of each, and of rows */
+  int size, count; /* members of each row, and number of rows */
 } rows;
 
 static rows rows_along(const sli_inputs *in, sli_along along) {
@@ -112,7 +114,7 @@ static rows rows_along(const sli_inputs *in, sli_along along) {
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* The hosts of the row with this first member, in their order. */
+/* Lists the hosts of the row with this first member, sorted. */
 static void hosts_of(const rows *r, int along, int rank, int *to) {
   int n = per_host(r->in->options->hardware);
   for (int m = 0; m < r->size; m++)
@@ -120,7 +122,8 @@ static void hosts_of(const rows *r, int along, int rank, int *to) {
   qsort(to, (size_t)r->size, sizeof *to, by_number);
 }
 
-/* Of the members of any row those that are in one host, where that is fewest: all, if no row leaves its host. */
+/* Returns the smallest number of members that any row has in one host: the row size, if no row
+ * leaves its host. */
 static int fewest_together(const rows *r) {
   int fewest = r->size, ranks = sli_grid_ranks(&r->grid);
   int *hosts = sli_calloc((size_t)r->size, sizeof *hosts);
@@ -136,14 +139,15 @@ static int fewest_together(const rows *r) {
   return fewest;
 }
 
-/* Messages, one after another, until each of so many has heard of all others. */
+/* Returns the number of sequential messages until each of `size` devices has data from all
+ * others. */
 static double rounds(sl_algorithm algorithm, int size) {
   if (size < 2) return 0;
   return algorithm == SL_ALGORITHM_RING ? size - 1 : algorithm == SL_ALGORITHM_DIRECT ? 1 : ceil(log2(size));
 }
 
-/* First the `near` of each host, then as many hosts: what each receives there and here, of all that it
- * receives. */
+/* Link of a hierarchical exchange: first among the `near` members in each host, then among
+ * hosts. Shares of the received bytes go over the host's link and the network. */
 static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardware_link *net, int near,
                                   int hosts) {
   double all = (double)near * hosts, here = (near - 1.0) / near, there = (hosts - 1.0) / all;
@@ -153,7 +157,7 @@ static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardwar
   return (sli_axis_link){.seconds = seconds, .bytes_per_second = wire > 0 ? (all - 1) / all / wire : 0};
 }
 
-/* By what is said of hosts. */
+/* Returns the link by the description of hosts. */
 static sli_axis_link link_by_hosts(const rows *r) {
   const sl_hardware *h = r->in->options->hardware;
   const sl_hardware_link net = network_link(h), *host = &h->host_link;
@@ -172,7 +176,7 @@ static sli_axis_link link_by_hosts(const rows *r) {
 
 /* ---- pairs with links of their own ------------------------------------------------------- */
 
-/* By a device's number its place, of all devices. */
+/* Returns each device's place by its number, over all devices. */
 static int *places_by_number(const rows *r) {
   int ranks = sli_grid_ranks(&r->grid), *to = sli_calloc((size_t)(r->in->p * ranks), sizeof *to);
   for (int place = 0; place < r->in->p * ranks; place++)
@@ -185,7 +189,8 @@ static bool in_one_row(const rows *r, int a, int b) {
   return a != b && a / ranks == b / ranks && sli_rank_at(&r->grid, a % ranks, r->along, member) == b % ranks;
 }
 
-/* The slowest link of their own of two members of a row; *count says of how many pairs. */
+/* Returns the slowest own link of two members of a row; *count is the number of pairs with own
+ * links. */
 static sl_hardware_link slowest_pair(const rows *r, int *count) {
   const sl_hardware *h = r->in->options->hardware;
   int *place = places_by_number(r), devices = r->count * r->size;
@@ -202,7 +207,8 @@ static sl_hardware_link slowest_pair(const rows *r, int *count) {
   return link;
 }
 
-/* Where all pairs have links of their own no other counts; tables are of links that are all the same. */
+/* Applies own links. If all pairs have one, no other link counts. Measured tables are dropped:
+ * they are for uniform links. */
 static void note_pairs(const rows *r, sli_axis_link *link) {
   const sl_hardware *h = r->in->options->hardware;
   int count = 0;
@@ -224,7 +230,7 @@ sli_axis_link sli_lower_axis_link(const sli_inputs *in, int axis) {
 
 /* ---- all axes ---------------------------------------------------------------------------- */
 
-/* Do devices of one stage that differ along an axis lie in memories of their own? */
+/* True if devices of a stage that differ along this axis have separate memories. */
 static bool is_apart(const sli_inputs *in, int axis) {
   if (in->kind->copy) return true;
   if (in->options->processes <= 1) return false;

@@ -1,4 +1,4 @@
-/* One lowering, from end to end, and what it leaves behind besides the plan. */
+/* Lowering from end to end, and its results besides the plan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ sl_status sli_lower(sli_lowering *l) {
 }
 
 sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_figures *out) {
-  enum { STEPS = 3 }; /* that a prediction takes */
+  enum { STEPS = 3 }; /* steps that a prediction simulates */
   sl_status status = sli_lower(l);
   if (status) return status;
   const sl_plan *plan = sli_lowering_plan(l);
@@ -78,7 +78,7 @@ sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_figures *out) 
   return sl_plan_predict(plan, NULL, out);
 }
 
-/* ---- what others ask of it ----------------------------------------------------------- */
+/* ---- accessors ------------------------------------------------------------------------- */
 
 const sl_plan *sli_lowering_plan(const sli_lowering *l) { return l->plan; }
 
@@ -110,17 +110,17 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out)
   size_t most = (size_t)(l->nbundles + 2 * l->in->p);
   sl_quota *quotas = *out = sli_arena_alloc(arena, most * sizeof *quotas);
   int n = 0;
-  for (int d = 0; d < l->in->p; d++) { /* stage d lies on device d */
+  for (int d = 0; d < l->in->p; d++) { /* stage d is on device d */
     if (l->pools[d]) quotas[n++] = (sl_quota){"pool", d, l->pools[d]};
     if (l->watermarks[d] > 0) quotas[n++] = (sl_quota){"watermark", d, l->watermarks[d]};
   }
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
-    bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* else that is one slot everywhere */
+    bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* else it is one slot everywhere */
     if ((b->rate >= SLI_PER_STEP && !versions) || b->producer == SL_NONE || b->held) continue;
     bool kept = b->source == SL_NONE || sli_routes[l->groups[b->producer].hop->route].homes;
     if (b->role == SLI_ROLE_TURN || !kept) continue;
-    if (l->groups[b->producer].rank) continue; /* as on the first device of the stage */
+    if (l->groups[b->producer].rank) continue; /* same as on the first device of the stage */
     sl_quota quota = {sli_roles[b->role].name, l->groups[b->producer].stage, b->quota};
     if (!is_kept(quotas, n, &quota)) quotas[n++] = quota;
   }

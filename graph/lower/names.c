@@ -14,7 +14,7 @@ static sl_status malformed(const char *text) {
   return sl_fail(SL_E_USAGE, "quota %s: not NAME=N or NAME@STAGE=N", text);
 }
 
-/* What stands between the name and the equals sign: nothing, or "@2". */
+/* Reads the stage between the name and the equals sign: nothing, or "@2". */
 static sl_status read_stage(const char *text, const char *at, const char *equals, int *out) {
   *out = SL_NONE;
   if (at == equals) return SL_OK;
@@ -27,7 +27,7 @@ static sl_status read_stage(const char *text, const char *at, const char *equals
   return SL_OK;
 }
 
-/* A number up to a comma or the end; 0 for "-" among several. */
+/* Reads a number up to a comma or the end; 0 for "-" in a list. */
 static sl_status read_slots(const char *text, const char **at, bool several, int *out) {
   char *end;
   errno = 0;
@@ -44,7 +44,7 @@ static sl_status read_slots(const char *text, const char **at, bool several, int
   return SL_OK;
 }
 
-/* With room for one quota each comma apart, and the name behind them. */
+/* Allocates one quota per list element, with the name behind them. */
 static sl_quota *make_room(const char *text, size_t length, char **name) {
   size_t most = 1;
   for (const char *at = text; *at; at++) most += *at == ',';
@@ -80,7 +80,7 @@ sl_status sli_quota_read(const char *text, int *count, sl_quota **out) {
   return SL_OK;
 }
 
-/* ---- who answers ----------------------------------------------------------------------- */
+/* ---- matching --------------------------------------------------------------------------- */
 
 bool sli_quota_counts_activations(const char *name) {
   const sli_role_row *row = sli_role_find(name);

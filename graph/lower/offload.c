@@ -1,14 +1,14 @@
-/* Pieces whose activations leave (--offload).
+/* Offloading the activations of some pieces (--offload).
  *
- * Where sequences are cut in pieces, what a block makes for itself of a piece can be moved to where
- * activations live, or computed again, piece by piece: some pieces leave as far as the way to there
- * carries, the others take time instead (MEMO: Zhao et al., arXiv 2407.12117). What a block begins
- * with, what attention has made and what devices exchange leave of all pieces.
+ * Where sequences are cut in pieces, the activations of a block can be offloaded or recomputed
+ * piece by piece. As many pieces are offloaded as bandwidth allows, and the others cost
+ * recompute time (MEMO: Zhao et al., arXiv 2407.12117). The inputs of blocks, results of
+ * attention and exchanged tensors are offloaded for all pieces.
  *
- * So what is made of a piece goes where it would, but its spill writes some of them only, and a fill
- * has those only: it fires as often, and the port of who reads it sits the others out. Its program
- * has a variant for each kind of piece (programs.c). The pieces that leave are spread evenly, from
- * the first on, for the way to be as busy all the time. */
+ * The bundle of a piece is made as always, but its spill writes some of the pieces only, and a
+ * fill has only those. Both fire that often, and the port of the reader skips the others. The
+ * reader's program has a variant for each kind of piece (programs.c). Offloaded pieces are
+ * spread evenly, from the first on, so that the transfers are equally busy all the time. */
 #include "graph/lower/ir.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ sl_status sli_lower_read_offload(sli_inputs *in) {
   return SL_OK;
 }
 
-/* How many of the pieces before this one leave. */
+/* Returns how many of the pieces before this one are offloaded. */
 static int leaving_before(const sli_lowering *l, int piece) {
   return (piece * l->in->leaving + l->in->k - 1) / l->in->k;
 }
@@ -46,7 +46,8 @@ bool sli_lower_leaves(const sli_lowering *l, int piece) {
   return leaving_before(l, piece + 1) > leaving_before(l, piece);
 }
 
-/* What leaves has keys of its own, without a gap. Who fires for every piece sits the others out. */
+/* Maps firings to keys of offloaded pieces, which are numbered without a gap. Groups that fire
+ * for every piece skip the others. */
 static int32_t map_all(sli_lowering *l, bool back) {
   int k = l->in->k;
   sl_map_entry entries[k];
@@ -84,7 +85,8 @@ double sli_lower_again(const sli_lowering *l) {
   return l->in->leaving == SL_NONE ? 1 : 1 - (double)l->in->leaving / l->in->k;
 }
 
-/* ---- who has both --------------------------------------------------------------------------- */
+/* ---- readers of both kinds of piece
+ * ------------------------------------------------------------ */
 
 static bool reads_kept(const sli_node *n) {
   bool reads = false;

@@ -1,15 +1,14 @@
-/* Outputs that lie over inputs.
+/* Outputs written in place of inputs.
  *
- * A call that takes its input element by element, or row by row, can write what it makes
- * where it reads: its row says of which inputs that is true (sl_op.over). It is allowed where
- * nobody needs the input afterwards: its own group has made it, no other reads it, and this
- * call is the last to read it. Then both have one place, that of the output: in the workspace
- * one interval instead of two that overlap; and where the output is for others, the input is
- * made in the slot that will hand the output on. So a chain of such calls, last to first, has
- * one place all along.
+ * A call that works element by element, or row by row, can write its output where it reads its
+ * input: the op says for which inputs (sl_op.over). This is allowed if the input is not needed
+ * afterwards: its own group made it, no other group reads it, and this call is its last reader.
+ * Both then have one place, that of the output. In the workspace they take one interval instead
+ * of two that overlap; if the output is for other groups, the input is made in the slot that
+ * will hand the output on. A chain of such calls, last to first, has one place all along.
  *
- * What must hold of every program is simple, and checked: no call writes where something lies
- * that is still to be read, but for an input that its row allows it to write over. */
+ * One rule must hold for every program, and is checked: no call writes over data that is still
+ * to be read, except over an input that its op allows. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -21,7 +20,7 @@ static const sl_type *variant_type(const sli_node *n, int variant, bool out, int
   return out ? &n->shapes[variant].out[i] : &n->shapes[variant].in[i];
 }
 
-/* Dims may differ: of a tensor and another view of it. */
+/* Compares sizes; dims may differ, as between a tensor and another view of it. */
 static bool is_one_size(const sl_type *in, const sl_type *out) {
   return in->dtype == out->dtype && sl_type_bytes(in) == sl_type_bytes(out);
 }
@@ -33,7 +32,7 @@ static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int
   return true;
 }
 
-/* May output o lie over this tensor, as every input that it is? */
+/* True if output o may overwrite this tensor, in every input position that it has. */
 static bool allows(const sli_node *n, int o, const sl_tensor *t) {
   if (o >= SL_OVERS) return false;
   for (int i = 0; i < n->nin; i++)
@@ -41,14 +40,14 @@ static bool allows(const sli_node *n, int o, const sl_tensor *t) {
   return true;
 }
 
-/* Is this group alone in having to do with the tensor, and done with it behind its node `at`? */
+/* True if only this group uses the tensor, and its last use is node `at`. */
 static bool dies_at(const sli_uses *u, int group, int at, const sl_tensor *t) {
   int id = t->id;
   return u->producer[id] == group && !u->count[id] && u->last[id] == at && !t->param &&
          !u->summed[id] && !u->state[id];
 }
 
-/* The input that output o of a group's node `at` takes the place of, or NULL. */
+/* Returns the input that output o of a group's node `at` replaces, or NULL. */
 static const sl_tensor *find_input(const sli_lowering *l, const sli_uses *u, int group, int at,
                                    int o) {
   const sli_node *n = l->groups[group].nodes[at];
@@ -79,9 +78,9 @@ void sli_lower_over(const sli_lowering *l, sli_uses *u) {
   }
 }
 
-/* ---- what must hold ----------------------------------------------------------------- */
+/* ---- invariants ------------------------------------------------------------------------- */
 
-/* Where a group's own tensor lies, and between which of its nodes it is needed. */
+/* Tensor of a group, and the nodes between which it is needed. */
 typedef struct span {
   const sl_tensor *tensor;
   int made, last;
@@ -93,7 +92,7 @@ static bool overlap(const sli_lowering *l, const sl_tensor *a, const sl_tensor *
          y->offset < x->offset + sl_type_bytes(&a->type);
 }
 
-/* Writing `now` must leave `other` whole, made before or by the same call. */
+/* Checks that writing `now` leaves `other` intact, which was made before or by the same call. */
 static void check_pair(const sli_lowering *l, const sli_group *g, const span *now,
                        const span *other) {
   if (other->last < now->made || now->tensor == other->tensor) return;

@@ -1,4 +1,4 @@
-/* What is kept of parameters when a plan is made: where their values lie. */
+/* Parameters in a plan: the places of their values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +9,10 @@ static sl_param_place place_in(const sl_tensor *t, const sli_bundle *b, size_t o
                           .device = b->device, .replica = t->replica};
 }
 
-/* The bundles that stand in other processes for those of parameters that nobody updates, in their order. */
+/* Bundles that stand in other processes for parameters without an update, in order. */
 typedef struct stand_ins {
-  int *first, *next; /* [nbundles] of a bundle, and behind another of the same; SL_NONE: there is none */
+  int *first, *next; /* [nbundles] first stand-in of a bundle, and the next stand-in of the same;
+                        SL_NONE: none */
 } stand_ins;
 
 static stand_ins find_stand_ins(const sli_lowering *l) {
@@ -27,14 +28,14 @@ static stand_ins find_stand_ins(const sli_lowering *l) {
   return s;
 }
 
-/* In how many places one tensor lies. */
+/* Returns the number of places that hold a tensor. */
 static size_t count_places(const stand_ins *s, int bundle) {
   size_t n = 1;
   for (int i = s->first[bundle]; i != SL_NONE; i = s->next[i]) n++;
   return n;
 }
 
-/* Where: returns in how many places. */
+/* Lists those places; returns their number. */
 static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor *t, sl_param_place *to) {
   const sli_spot *spot = &l->spots[t->id];
   int n = 0;
@@ -46,7 +47,8 @@ static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor
   return n;
 }
 
-/* What devices have of one stands together in the graph, by rank. */
+/* Adds one device's tensor. The devices' tensors of a parameter are adjacent in the graph, by
+ * rank. */
 static void add_tensor(const sli_lowering *l, const stand_ins *s, const sl_tensor *t, sl_param_place *to,
                        sl_param_info *p) {
   if (!p->nplaces)

@@ -1,7 +1,8 @@
-/* What an actor runs: the calls of its group's nodes, with the place of every operand. */
+/* Programs of actors: the calls of a group's nodes, with the place of every operand. */
 #include "graph/lower/ir.h"
 
-/* The port of the input over which a group's output lies, or SL_NONE: its places are those of that (cover.c). */
+/* Returns the port of the input that a group's output aliases, or SL_NONE; their places are the
+ * same (cover.c). */
 static int covered_input(const sli_lowering *l, const sli_group *g, int bundle) {
   int32_t over = l->plan->regs[l->bundles[bundle].reg].over;
   for (int i = 0; i < g->ninputs && over; i++)
@@ -19,12 +20,14 @@ static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *
   return (sl_place){under == SL_NONE ? sli_group_port(l, g, spot->bundle, made) : under, spot->offset};
 }
 
-/* Is the output one of a step that is one tick, over what the tick has read? It is no sum then. */
+/* False for an output that aliases an input of the tick, in a step of one tick: it is not summed
+ * then. */
 static bool is_summed(const sli_lowering *l, const sli_group *g, const sl_tensor *t) {
   return !t || l->spots[t->id].bundle == SL_NONE || covered_input(l, g, l->spots[t->id].bundle) == SL_NONE;
 }
 
-/* What a sweep updates it begins anew with each slot. */
+/* Returns the outputs to clear before use. State that a sweep updates starts anew with each
+ * slot. */
 static uint32_t begun_anew(const sli_lowering *l, int group, const sli_node *n) {
   const sli_group *g = &l->groups[group];
   uint32_t sums = n->accumulate_span;
@@ -48,8 +51,8 @@ static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
 
-/* What an update in place would find in its slot, when it writes another one
- * than it reads: the parameter's last version. */
+/* Writes a copy of the parameter's last version. An update in place needs it in its slot, when
+ * it writes another slot than it reads. */
 static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_program_call *call) {
   const sli_spot *spot = &l->spots[t->id];
   sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
@@ -60,7 +63,7 @@ static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_progra
                             .out = &places[1]};
 }
 
-/* Is it updated in another place than it is read from? */
+/* True if the tensor is updated in another place than it is read from. */
 static bool is_buffered(const sli_lowering *l, int group, const sl_tensor *t) {
   if (!t || l->spots[t->id].bundle == SL_NONE) return false;
   const sli_bundle *b = &l->bundles[l->spots[t->id].bundle];
@@ -75,7 +78,7 @@ static int write_copies(sli_lowering *l, int group, const sli_node *n, sl_progra
   return count;
 }
 
-/* At most. */
+/* Returns an upper bound on the number of copies. */
 static size_t copies(const sli_lowering *l, int group) {
   size_t n = 0;
   for (int i = 0; i < l->groups[group].nnodes; i++)
@@ -84,7 +87,7 @@ static size_t copies(const sli_lowering *l, int group) {
   return n;
 }
 
-/* The same call for pieces of another length. */
+/* Returns the same call for pieces of another length. */
 static sl_program_call vary_call(const sl_program_call *call, const sli_node *n, int variant) {
   sl_program_call other = *call;
   if (!n->shapes) return other;
@@ -94,8 +97,8 @@ static sl_program_call vary_call(const sl_program_call *call, const sli_node *n,
   return other;
 }
 
-/* What a node's call is where that which it reads has left, and is here again: its places are other
- * ones. What is not made again then does nothing. */
+/* Changes a node's call into the variant for offloaded pieces, whose inputs have been brought
+ * back: their places differ. Recomputation does nothing then. */
 static void leave_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
   if (n->again) {
     *call = (sl_program_call){.op = &sl_op_keep, .name = n->name};
@@ -109,19 +112,20 @@ static void leave_call(sli_lowering *l, int group, const sli_node *n, sl_program
   call->in = in;
 }
 
-/* Is there a call before a node's own, which looks at what that reads? */
+/* True if a check of its inputs comes before a node's own call. */
 static bool is_checked(const sli_lowering *l, const sli_node *n) {
   return n->op->check && l->in->kind->cores;
 }
 
-/* Of all nodes: their own, those, and such as look at what they make. */
+/* Returns the number of calls of all nodes, including checks of inputs and outputs. */
 static size_t count_calls(const sli_lowering *l, const sli_group *g) {
   size_t n = (size_t)g->nnodes * (l->in->options->check_finite ? 2 : 1);
   for (int i = 0; i < g->nnodes; i++) n += is_checked(l, g->nodes[i]);
   return n;
 }
 
-/* Returns how many. `first`: those of the longest pieces; NULL: these are. */
+/* Writes the calls of a node and returns their number. `first`: calls for the longest pieces;
+ * NULL: these are. */
 static int write_node(sli_lowering *l, int group, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
   int own = is_checked(l, n), count = own + 1;
@@ -135,14 +139,15 @@ static int write_node(sli_lowering *l, int group, const sli_node *n, int variant
   return count;
 }
 
-/* What goes between homes is named, for disks that break. The plan outlives the lowering. */
+/* Names a copy: after its bundle for transfers between homes, so that messages about failing
+ * disks name it. The plan outlives the lowering. */
 static const char *name_of_copy(const sli_lowering *l, const sli_group *g) {
   bool homes = sli_routes[g->hop->route].homes;
   return homes ? sl_plan_format(l->plan, "%s", l->bundles[g->hop->origin].name)
                : sli_roles[l->bundles[g->outputs[0]].role].name;
 }
 
-/* A slot in numbers, row by row where it has rows. */
+/* Returns the type of a slot's numbers, row by row where it has rows. */
 static sl_type slot_type(const sli_bundle *b) {
   if (!b->extent) return SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
   int64_t row = (int64_t)b->payload_bytes / b->extent->rows;
@@ -172,10 +177,11 @@ static int with_bytes(const sli_lowering *l, int count, const int *bundles) {
   return n;
 }
 
-/* From each input to each output, as far as they are there: one of the two is one, and of several
- * each firing has one (sweep.c). Behind them come turns. */
+/* Writes copies from each input to each output. Either side has one port; of several ports on
+ * the other side, each firing uses one (sweep.c). Ports of no bytes (turns) come last and are
+ * not copied. */
 static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
-  if (sli_routes[g->hop->route].ops) return NULL; /* the link itself moves it */
+  if (sli_routes[g->hop->route].ops) return NULL; /* the link itself moves the data */
   int nin = with_bytes(l, g->ninputs, g->inputs), nout = with_bytes(l, g->noutputs, g->outputs);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
@@ -187,7 +193,8 @@ static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
   return program;
 }
 
-/* What fires every tick updates no parameter: all calls are of nodes. */
+/* Writes the calls of a variant. Groups that fire every tick update no parameter, so all calls
+ * are of nodes. */
 static void vary_program(sli_lowering *l, int group, int variant, sl_program *program) {
   const sli_group *g = &l->groups[group];
   sl_program_call *calls = program->calls + variant * program->ncalls;

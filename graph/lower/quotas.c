@@ -1,17 +1,17 @@
-/* Quotas: the schedule's, the user's, and those that follow from them.
+/* Quotas: those of the schedule, those of the user, and those derived from them.
  *
- * The schedule sets the activations' credits, act.b and act.w. Registers
- * between stages and beside the passes get as many slots as those credits can
- * ever use, so that they never decide anything: what F has produced and the
- * next stage's backward has not yet given up is bounded by F's own credit, plus
- * that stage's act.w where weight gradients read it too. Whoever wants them
- * tighter says so with --quota. Where the vocabulary is spread over all stages, the first ones keep
- * a microbatch more for each time that it waits for all of them (Yeung et al., arXiv 2411.05288).
+ * The schedule sets the activations' credits, act.b and act.w. Registers between stages and
+ * beside the passes get as many slots as those credits can ever use, so that they never decide
+ * anything. The next stage's backward pass has not yet freed what F has produced; this is
+ * bounded by F's own credit, plus that stage's act.w where weight gradients read it too. Users
+ * tighten them with --quota. Where the vocabulary is sharded over all stages, the first stages
+ * hold one more microbatch for each time that it waits for all of them (Yeung et al., arXiv
+ * 2411.05288).
  *
- * Credits count ticks. Where sequences are cut in K pieces, a schedule's credit
- * for a microbatch becomes K of them, so that it keeps the memory it is known
- * for; the row of seq1f1b counts pieces itself. A backward pass begins with a
- * microbatch's last piece, so no stage can do with fewer than K. */
+ * Credits count ticks. Where sequences are cut in K pieces, a schedule's credit for a microbatch
+ * becomes K credits, which keeps the schedule's usual memory; the row of seq1f1b counts pieces
+ * itself. A backward pass begins with a microbatch's last piece, so every stage needs at least
+ * K. */
 #include "graph/lower/ir.h"
 
 #include <string.h>
@@ -33,7 +33,8 @@ static void schedule_credits(sli_lowering *l) {
     int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
     if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
     bool own = s < SLI_TUNED_STAGES;
-    int more = l->in->barriers * l->in->k; /* each time that it waits for all stages, one microbatch */
+    int more = l->in->barriers * l->in->k; /* one microbatch for each time that it waits for all
+                                              stages */
     b += more, w += more;
     b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
     w += l->pick.tune.act_w + (own ? l->pick.tune.stage_w[s] : 0);
@@ -42,7 +43,7 @@ static void schedule_credits(sli_lowering *l) {
   }
 }
 
-/* The last that the user says of a name at a stage, or 0. */
+/* Returns the last quota that the user gives for a name at a stage, or 0. */
 static int given(const sli_lowering *l, const char *name, int stage) {
   const sl_lower_options *o = l->in->options;
   int slots = 0;
@@ -55,7 +56,7 @@ int sli_lower_given(const sli_lowering *l, sli_role role, int stage) {
   return given(l, sli_roles[role].name, stage);
 }
 
-/* The last one for this knob of any stage on a device, or 0. */
+/* Returns the last value of this knob for any stage on a device, or 0. */
 static int given_to_device(const sli_lowering *l, const char *name, int device) {
   int slots = 0;
   for (int i = 0; i < l->in->options->nquotas; i++)
@@ -65,8 +66,8 @@ static int given_to_device(const sli_lowering *l, const char *name, int device) 
   return slots;
 }
 
-/* Copies between memories, and ways to where registers live, answer to their quota also where a plan has
- * none of them. */
+/* True for quotas of copies between memories and of spills and fills, which are accepted even if
+ * the plan has none of them. */
 static bool names_copy(const sli_lowering *l, const sl_quota *q) {
   const sli_role_row *row = sli_role_find(q->name);
   bool copy = row && row->slots == SLI_SLOTS_SOURCE && l->in->kind->copy;
@@ -74,7 +75,7 @@ static bool names_copy(const sli_lowering *l, const sl_quota *q) {
   return (copy || staging) && q->stage < l->stages;
 }
 
-/* So does what is filled, also where all that it would be of stays. */
+/* True for quotas of filled bundles, which are accepted even if everything stays on the device. */
 static bool names_filled(const sli_lowering *l, const sl_quota *q) {
   bool named = false;
   for (int r = 0; r < SLI_ROLES; r++)
@@ -83,7 +84,7 @@ static bool names_filled(const sli_lowering *l, const sl_quota *q) {
   return named && q->stage < l->stages;
 }
 
-/* "act.b, act.w, load", in the order of the roles. */
+/* Lists the quotas, such as "act.b, act.w, load", in the order of the roles. */
 static const char *quotas_there_are(const sli_lowering *l, char *out, size_t bytes) {
   bool has[SLI_ROLES] = {0};
   for (int b = 0; b < l->nbundles; b++) has[l->bundles[b].role] = true;
@@ -130,7 +131,7 @@ static int most_credits(const sli_lowering *l) {
   return most;
 }
 
-/* Slots that can ever be in use at once in what crosses to other stages. */
+/* Returns the most slots that can be in use at once in what goes to other stages. */
 static int crossing(const sli_lowering *l, const sli_bundle *b) {
   const sli_group *from = &l->groups[b->producer];
   int ahead = l->act_b[from->stage], held = 0;
@@ -143,8 +144,8 @@ static int crossing(const sli_lowering *l, const sli_bundle *b) {
   return ahead + held;
 }
 
-/* Microbatches of which a stage can have a piece forward and not yet backward:
- * of the oldest the first piece is enough, for it is the last to go. */
+/* Returns the most microbatches of which a stage has a piece forward and not yet backward. For
+ * the oldest, the first piece suffices, since it is the last to be freed. */
 static int microbatches_begun(const sli_lowering *l, int stage) {
   int credits = l->pick.split ? SLI_MIN(l->act_b[stage], l->act_w[stage]) : l->act_b[stage];
   return clamp(1 + (credits - 1 + l->in->k - 1) / l->in->k, l->in->m);
@@ -153,7 +154,7 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
 static int ticks_of(const sli_lowering *l) { return l->in->m * l->in->k; }
 
 static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 1; }
-/* A lane is filled several times in each tick. */
+/* Two slots; a lane, which is filled several times in each tick, may need more. */
 static int two(const sli_lowering *l, const sli_bundle *b) {
   return b->lane.least ? SLI_MAX(2, b->lane.least) : clamp(2, ticks_of(l));
 }
@@ -167,7 +168,8 @@ static int between(const sli_lowering *l, const sli_bundle *b) {
 static int of_spread(const sli_lowering *l, const sli_bundle *b) {
   return (void)b, clamp((1 + l->in->barriers) * l->in->k, ticks_of(l));
 }
-/* What comes of the way back comes last piece first, and is read from the first on. */
+/* Four slots, or one per piece: results of the backward pass come last piece first, and are read
+ * from the first on. */
 static int four(const sli_lowering *l, const sli_bundle *b) {
   bool back = b->producer != SL_NONE && l->groups[b->producer].back && b->rate == SLI_PER_TICK;
   return back ? SLI_MAX(4, l->in->k) : 4;
@@ -210,8 +212,9 @@ int sli_role_slots(const sli_lowering *l, sli_role role, const sli_bundle *b) {
   return rules[sli_roles[role].slots](l, b);
 }
 
-/* A hop's end has as many slots as its source, what it fetches as many as what is gathered; what
- * lives elsewhere as many as its role says, there and at both ends of its way. */
+/* Returns the derived number of slots. A transferred copy has as many as its source, a fetched
+ * one as many as gathered parameters. Offloaded bundles have the slots of their role at home and
+ * at both ends. */
 static int derived(const sli_lowering *l, const sli_bundle *b) {
   const sli_hop *hop = b->source == SL_NONE ? NULL : l->groups[b->producer].hop;
   sli_slots rule = sli_roles[b->role].slots;
@@ -223,8 +226,8 @@ static int derived(const sli_lowering *l, const sli_bundle *b) {
   return b->transient ? 2 : SLI_MAX(b->initial, 1);
 }
 
-/* Slots of a bundle: the user's, or those of its role. Of sources the user says how many there
- * are beyond what the pipeline holds. */
+/* Returns the slots of a bundle, from the user or its role. For sources the user gives the
+ * number beyond what the pipeline holds. */
 static int slots_of(const sli_lowering *l, const sli_bundle *b) {
   int slots = sli_lower_given(l, b->role, sli_bundle_stage(l, b));
   if (!slots) return derived(l, b);
@@ -243,7 +246,7 @@ static int pool_slots(const sli_lowering *l, const sli_at *at) {
   return slots + l->pick.tune.pool;
 }
 
-/* How many W a device holds back, -1 if it is not lazy. */
+/* Returns how many W a device may hold back, -1 if it is not lazy. */
 static int watermark(const sli_lowering *l, int device) {
   sli_at at = sli_lower_at(l, device); /* its first chunk */
   int slots = given_to_device(l, "watermark", device);
@@ -252,22 +255,22 @@ static int watermark(const sli_lowering *l, int device) {
   return SLI_MAX(l->pick.schedule->watermark(&at) * l->in->k + l->pick.tune.watermark, 0);
 }
 
-/* One pool a device, over the activations of its chunks; and how lazy its W are.
- * A user's pool@N or watermark@N is the device's that stage N lies on. */
+/* Sets one pool per device, over the activations of its chunks, and the number of lazy W. A
+ * user's pool@N or watermark@N applies to the device of stage N. */
 static void set_device_numbers(sli_lowering *l) {
   l->pools = sli_arena_alloc(&l->arena, (size_t)l->in->p * sizeof *l->pools);
   l->watermarks = sli_arena_alloc(&l->arena, (size_t)l->in->p * sizeof *l->watermarks);
   for (int d = 0; d < l->in->p; d++) {
-    sli_at at = sli_lower_at(l, d); /* stage d lies on device d */
+    sli_at at = sli_lower_at(l, d); /* stage d is on device d */
     int slots = given_to_device(l, "pool", d);
     l->watermarks[d] = watermark(l, d);
     if (has_pool(l)) l->pools[d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->pick.v * l->in->k);
   }
 }
 
-/* Parameters in two slots: a step reads the version made two updates before it,
- * so that it need not wait for the last one. The update then reads one slot and
- * writes the other (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
+/* Gives parameters two slots: a step reads the version made two updates before it, so that it
+ * need not wait for the last one. The update then reads one slot and writes the other
+ * (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
 static void add_version(sli_lowering *l, int bundle) {
   sli_bundle *b = &l->bundles[bundle];
   int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers);
@@ -290,9 +293,9 @@ sl_status sli_lower_versions(sli_lowering *l) {
   return SL_OK;
 }
 
-/* How far a quota may be raised while the run goes on: address space is kept, where that
- * costs nothing, and room in tables. The largest plans are only ever predicted. What shares slots
- * keeps them, and so does what hops bring of it; so does that over which something lies. */
+/* Returns how far a quota may be raised during the run. Address space is reserved, where that is
+ * free, and room in tables; the largest plans are only ever predicted. Shared slots, transfers
+ * of such bundles, and aliased bundles cannot grow. */
 static int most_slots(const sli_lowering *l, const sli_bundle *b) {
   const sl_memory_ops *memory = l->in->kind->memory[b->home];
   bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->cover ||

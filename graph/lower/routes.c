@@ -1,4 +1,4 @@
-/* Ways on which hops bring what is read. */
+/* Table of transfer routes. */
 #include "graph/lower/ir.h"
 
 const sli_route_row sli_routes[SLI_ROUTES] = {

@@ -1,4 +1,4 @@
-/* Modelled durations: given, measured, or estimated by what ops cost. */
+/* Modelled durations: given by the user, measured, or estimated by the cost of ops. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,8 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
-/* The set that the node's rows are of, or NULL. */
+/* Returns the set of tensors with a common valid length (extent) that the node's rows belong to,
+ * or NULL. */
 static const sl_tensor *set_of(const sli_node *n) {
   const sl_tensor *set = NULL;
   for (int i = 0; i < n->nin && !set; i++) set = sli_tensor_extent(n->in[i]);
@@ -14,8 +15,8 @@ static const sl_tensor *set_of(const sli_node *n) {
   return set;
 }
 
-/* As long as what is expected of it in a tick. An argument that nobody brings or wants has the rows of
- * the others. */
+/* Returns the type with the rows that are expected to be valid in a tick. Absent arguments get
+ * the rows of the others. */
 static sl_type expected_type(const sli_node *n, sl_tensor *t, const sl_type *type, int32_t tick) {
   const sl_tensor *extent = t ? sli_tensor_extent(t) : set_of(n);
   sl_type cut = *type;
@@ -25,7 +26,7 @@ static sl_type expected_type(const sli_node *n, sl_tensor *t, const sl_type *typ
   return cut;
 }
 
-/* Of one node in a tick of a step. Nothing is made of no rows. */
+/* Returns the seconds of a node in a tick of a step. A call on no rows takes no time. */
 static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
   sl_type in[n->nin + 1], out[n->nout + 1];
   bool empty = false;
@@ -37,8 +38,8 @@ static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t
   return empty ? 0 : sli_call_seconds(l->in->options->hardware, n, in, out);
 }
 
-/* Of one node in a tick: as measured by an earlier run, or as its op's cost says, of rows that are expected, not of
- * the room there is; where pieces differ, their mean. */
+/* Returns the seconds of a node in a tick: as measured by an earlier run, or by its op's cost
+ * for the expected rows, not for the capacity. Where pieces differ, returns their mean. */
 static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
   const sl_lower_options *o = l->in->options;
   double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
@@ -56,13 +57,13 @@ bool sli_cost_is_given(const sl_cost *c) {
   return c->nstages || c->F > 0 || c->B > 0 || c->W > 0;
 }
 
-/* Is block "head@3" a stage's part of "head"? */
+/* True if a block, such as "head@3", is a stage's part of a block, such as "head". */
 static bool is_part_of(const sli_block *part, const char *block) {
   size_t chars = part->spread ? (size_t)(strrchr(part->name, '@') - part->name) : 0;
   return chars && strlen(block) == chars && !strncmp(block, part->name, chars);
 }
 
-/* What a stage takes for its part of what is spread. */
+/* Returns the given cost of a stage's part of a block sharded over all stages. */
 static sl_stage_cost spread_cost(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->in->options->cost;
   const sli_block *block = &l->in->g->blocks[g->nodes[0]->block];
@@ -86,7 +87,8 @@ static double estimate(const sli_lowering *l, const sli_group *g, int32_t tick) 
   return seconds;
 }
 
-/* Where a stage's pass is several groups, what is given of the pass is shared out as their ops would. */
+/* Returns a group's share of its stage's pass. Where a pass has several groups, the given time
+ * is divided in proportion to the cost of their ops. */
 static double share_of_pass(const sli_lowering *l, const sli_group *g) {
   bool spread = sli_is_spread_group(l, g);
   double all = 0;
@@ -102,8 +104,8 @@ static double share_of_pass(const sli_lowering *l, const sli_group *g) {
   return count < 2 ? 1 : all > 0 ? estimate(l, g, 0) / all : 1.0 / count;
 }
 
-/* As the user says: of a whole microbatch, and, unless it is known how many chunks a device has, of
- * its whole share. */
+/* Returns the user's seconds, which are given for a whole microbatch. Unless the number of
+ * chunks is known, they cover all chunks of the device. */
 static double given_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_cost *c = &l->in->options->cost;
   if (g->stage == SL_NONE) return 0;
@@ -134,7 +136,7 @@ bool sli_updates_on_host(const sli_group *g) {
   return g->host && g->phase == SLI_PHASE_UPDATE && g->stage != SL_NONE;
 }
 
-/* The host's memory sets the pace of its cores. */
+/* Returns the seconds of an update on the host, which is bound by memory bandwidth. */
 static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
   double rate = sli_lower_host_rate(l->in), sum = 0;
   for (int i = 0; i < g->nnodes; i++) {
@@ -145,7 +147,8 @@ static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
   return rate > 0 ? sum / rate : 0;
 }
 
-/* What every step takes whatever it does, each device once: with the updates of its first chunk. */
+/* Returns the fixed seconds of a step. Each device counts them once, with the updates of its
+ * first chunk. */
 static double step_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_hardware *h = l->in->options->hardware;
   if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk) return 0;
@@ -160,7 +163,7 @@ static bool reads_of_others(const sli_lowering *l, const sli_group *g) {
   return any;
 }
 
-/* What a device takes to begin and end a firing, and to be woken for it by another device. */
+/* Returns the seconds to begin and end a firing, and to wake up when another device triggers it. */
 static double firing_seconds(const sli_lowering *l, const sli_group *g) {
   const sl_hardware *h = l->in->options->hardware;
   if (!h || g->host || g->hop) return 0;
@@ -177,7 +180,8 @@ static bool is_pass(const sli_group *g) {
   return !g->hop && !g->host && !g->phase && g->cls <= SL_CLASS_W;
 }
 
-/* Passes and exchanges of a device share its memory: as long as exchanges take, so much slower. */
+/* Passes and exchanges of a device share its memory bandwidth: while exchanges run, passes are
+ * slower. */
 double *sli_lower_slowdowns(const sli_lowering *l) {
   const sl_hardware *h = l->in->options->hardware;
   int n = l->in->devices;
@@ -215,9 +219,9 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t 
   return rate > 0 ? (double)bytes / rate : 0;
 }
 
-/* ---- by tick, where it goes by what is expected to be valid ------------------------------------ */
+/* ---- durations by tick, where the number of valid rows varies -------------------------------- */
 
-/* A copy of fewer rows takes that much less. */
+/* Scales the seconds of a full slot to the expected rows. */
 double sli_lower_copied(const sli_lowering *l, const sli_group *g, int32_t tick) {
   const sl_tensor *extent = g->hop->route == SLI_ROUTE_FLIGHT ? NULL : l->bundles[g->outputs[0]].extent;
   return extent ? g->seconds * (double)sli_lower_expected(extent, tick) / (double)extent->rows : g->seconds;

@@ -1,4 +1,4 @@
-/* What a step sends, for whoever looks for other places for its devices (anneal.c). */
+/* Traffic of a step, for the search for a better device assignment (anneal.c). */
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
@@ -12,7 +12,7 @@ static int by_exchange(const void *a, const void *b) {
   return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Those of one kind are one, so often. */
+/* Merges equal exchanges and adds up their counts. */
 static int merge_exchanges(sli_sent_exchange *of, int n) {
   int count = 0;
   if (n) qsort(of, (size_t)n, sizeof *of, by_exchange);

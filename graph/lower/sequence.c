@@ -1,17 +1,18 @@
-/* How the devices of a sequence attend to each other's positions: as the user says, or the way that takes
- * less time.
+/* Attention over sharded sequences: how devices get each other's positions, as the user says or
+ * in the way that takes less time.
  *
- * By heads, each has some of the heads for all positions; where there are fewer heads of keys and values than
- * devices, those are repeated (passes/heads.c), and more is exchanged. By ring, queries stay and keys and values
- * come. Both are weighed by the model of costs before sequences are cut, on the graph as it is for either,
- * for what attention reads depends on it from there on. */
+ * By heads, each device has some of the heads for all positions. Where there are fewer heads of
+ * keys and values than devices, those are repeated (passes/heads.c), and more is exchanged. By
+ * ring, queries stay and keys and values go around. The cost model weighs both before sequences
+ * are cut, each on its own version of the graph, because the inputs of attention depend on the
+ * choice. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/passes/passes.h"
 #include "graph/lower/ir.h"
 
-/* ---- what is asked for --------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------- */
 
 static const struct finding {
   const char *name;
@@ -42,7 +43,7 @@ static sl_status find_layout(const char *name, bool *zigzag) {
   return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
 }
 
-/* How attention finds the positions of others, and which each has. */
+/* Reads how attention gets the positions of other devices, and which positions each has. */
 sl_status sli_lower_read_sequence(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   sli_grid *grid = &in->grid;
@@ -57,9 +58,9 @@ sl_status sli_lower_read_sequence(sli_inputs *in) {
   return SL_OK;
 }
 
-/* ---- what each way takes ---------------------------------------------------------------------- */
+/* ---- cost of each way ------------------------------------------------------------------------ */
 
-/* What it would take; or why it cannot be. */
+/* Cost of one way, or the reason why it is impossible. */
 typedef struct way {
   sl_status status;
   double seconds, bytes;
@@ -85,14 +86,14 @@ static way try_way(const sli_inputs *in, bool ring) {
   return w;
 }
 
-/* By heads a device has fewer of them to move. */
+/* True if keys and values are offloaded; by heads, a device has fewer of them to move. */
 static bool are_keys_away(const sl_graph *g) {
   bool any = false;
   for (int b = 0; b < g->nblocks; b++) any |= g->blocks[b].swept;
   return any;
 }
 
-/* For people: what the way would have taken that is not gone. */
+/* Describes the cost of the way that was not chosen, for people. */
 static const char *describe(sl_graph *g, const way ways[2], bool ring) {
   const way *gone = &ways[ring], *other = &ways[!ring];
   const char *name = ring ? "heads" : "ring";

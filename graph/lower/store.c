@@ -1,23 +1,21 @@
 /* Checkpoints as actors.
  *
- * What a stage would need to go on after a step lies in the registers its update
- * writes: parameters, and the optimizer's private state. Every N steps the
- * update copies them, as they lie, into one more register, `store`, whose key
- * map sits the other steps out. A store actor reads it, hands it to whoever
- * writes files and leaves a receipt; it has a queue and a thread of its own, so
- * it may wait for a disk as long as it must. The quota of `store` is all that
- * ties it to the training: with one slot, the update of a step that is to be
- * stored waits until the last copy has been written. The commit actor reads the
- * receipts of all stages: a checkpoint is whole when it fires.
+ * To go on after a step, a stage needs the registers that its update writes: parameters, and the
+ * optimizer's private state. Every N steps the update copies them unchanged into one more
+ * register, `store`, whose key map skips the other steps. A store actor reads it, hands it to
+ * the callback that writes files, and makes a manifest entry (receipt). The store actor has a
+ * queue and a thread of its own, so it may wait for a disk as long as it must. Only the quota of
+ * `store` ties it to the training: with one slot, the update of a step to be stored waits until
+ * the last copy has been written. The commit actor reads the manifest entries of all stages:
+ * when it fires, the checkpoint is complete.
  *
  *     update0 -> store@0 -> store0 -> written@0 \
  *     update1 -> store@1 -> store1 -> written@1 -> commit
  *
- * Where parameters have two slots, both versions are kept: the next step reads
- * the older one.
+ * Where parameters have two slots, both versions are stored: the next step reads the older one.
  *
- * Where a stage lies on several devices, all this is done on each of them that has
- * something which none of lower rank has. */
+ * Where a stage has several devices, each device that has state which no lower rank has does all
+ * of this. */
 #include "actors/plan/plan.h"
 #include "graph/lower/ir.h"
 
@@ -31,7 +29,7 @@ static int versions(const sli_bundle *b) {
   return b->held || b->stay != SL_SPACE_DEVICE ? 1 : b->initial;
 }
 
-/* The stage of a parameter or of the optimizer's state; SL_NONE: it is neither. */
+/* Returns the stage of a parameter or of optimizer state; SL_NONE: neither. */
 static int state_stage(const sli_lowering *l, const sl_tensor *t) {
   int bundle = l->spots[t->id].bundle;
   if (bundle == SL_NONE) return SL_NONE;
@@ -41,7 +39,7 @@ static int state_stage(const sli_lowering *l, const sl_tensor *t) {
   return state ? l->groups[b->producer].stage : SL_NONE;
 }
 
-/* Marks what checkpoints hold something of: all that is updated and no replica. */
+/* Marks the bundles that checkpoints store from: all updated state but replicas. */
 static void mark_stored(sli_lowering *l) {
   for (int i = 0; i < l->in->g->ntensors; i++) {
     const sl_tensor *t = l->in->g->tensors[i];
@@ -51,7 +49,7 @@ static void mark_stored(sli_lowering *l) {
   }
 }
 
-/* The bundle in which a group hands over copies of what it updates, or SL_NONE. */
+/* Returns the bundle in which a group hands over copies of what it updates, or SL_NONE. */
 static int copies_of(const sli_lowering *l, const sli_group *g) {
   for (int i = 0; i < g->noutputs; i++)
     if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
@@ -73,13 +71,13 @@ static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
                      .rate = SLI_PER_STORE, .host = true});
 }
 
-/* "@0", "@0#1" on the stage's second device. */
+/* Adds the position: "0", or "0#1" on the stage's second device. */
 static const char *name_at(sli_lowering *l, const char *name, int stage, int rank) {
   return rank ? sli_arena_format(&l->arena, "%s%d#%d", name, stage, rank)
               : sli_arena_format(&l->arena, "%s%d", name, stage);
 }
 
-/* The number tells registers of one name apart: 1, 2, ... */
+/* Adds a register; the number, 1, 2, ..., distinguishes registers of one name. */
 static void add_link(sli_lowering *l, sli_role role, int number, int from, int to, size_t bytes) {
   const sli_group *a = &l->groups[from];
   int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers);
@@ -93,7 +91,7 @@ static void add_link(sli_lowering *l, sli_role role, int number, int from, int t
                                  .device = a->device, .bytes = bytes, .over = SL_NONE});
 }
 
-/* Lays out copies of all that a group updates, one behind the other. Returns their bytes. */
+/* Lays out the copies of all that a group updates, one behind the other; returns their bytes. */
 static size_t lay_out_copies(sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   size_t bytes = 0;
@@ -106,13 +104,14 @@ static size_t lay_out_copies(sli_lowering *l, int group) {
   return bytes;
 }
 
-/* A slot of `written`. */
+/* Slot of `written`: manifest entry of a stage's state. */
 typedef struct receipt {
   char text[SL_RECEIPT_BYTES];
-  uint64_t stored; /* 1: the state is; 0: it could not be, and nothing is committed */
+  uint64_t stored; /* 1: the state is stored; 0: storing failed, and nothing is committed */
 } receipt;
 
-/* The updates of a stage on one of its devices may be several groups, one for each block. */
+/* Adds the store of a stage on one of its devices; updates may be several groups, one for each
+ * block. */
 static void add_store(sli_lowering *l, int stage, int rank, int commit) {
   int store = SL_NONE, updates = l->ngroups;
   for (int i = 0; i < updates; i++) {
@@ -134,34 +133,34 @@ void sli_lower_store(sli_lowering *l) {
     for (int r = 0; r < l->in->ranks; r++) add_store(l, s, r, commit);
 }
 
-/* ---- what is kept, by name --------------------------------------------------------- */
+/* ---- stored tensors, by name ------------------------------------------------------------ */
 
-/* One tensor a device goes on from: where it lies, and where its copy does. */
+/* Tensor that a device resumes from: its place, and the place of its copy. */
 typedef struct item {
   const char *name;
   sl_type type;
   const sl_shard *shard;
   bool replica;
   int32_t reg;
-  int version;    /* of its register's initial ones; the last is the newest */
+  int version;    /* among the register's initial versions; the last is the newest */
   size_t offset;  /* within the register's slot */
-  int input;      /* of the store actor: which `store` has its copy */
-  size_t image;   /* within the slot of that */
-  float start;    /* of an optimizer's state */
+  int input;      /* input of the store actor that has its copy */
+  size_t image;   /* offset within that input's slot */
+  float start;    /* initial value of optimizer state */
 } item;
 
 typedef struct device_store {
   int stage, rank, count;
   size_t capacity;
   item *items;
-  sl_state_tensor *tensors; /* [count] scratch of the store actor */
+  sl_state_tensor *tensors; /* [count] scratch array of the store actor */
 } device_store;
 
 struct sli_stores {
   sl_lower_options options;
-  sl_runtime *rt;     /* where failures go */
-  atomic_bool failed; /* a state could not be stored: set by its thread, nothing is committed
-                         after it; relaxed, the receipts order the rest */
+  sl_runtime *rt;     /* receives failures */
+  atomic_bool failed; /* storing a state failed: set by the thread that stores, and nothing is
+                         committed after it; relaxed, since the receipts order everything else */
   int stages, ranks;
   device_store *all;  /* [stages][ranks] */
 };
@@ -188,7 +187,7 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
   return &s->all[stage * s->ranks + rank];
 }
 
-/* Which input of its store group has the copies of what a group updates. */
+/* Returns the input of its store group that has the copies of what a group updates. */
 static int store_input(const sli_lowering *l, int update) {
   int copies = copies_of(l, &l->groups[update]);
   if (copies == SL_NONE) return SL_NONE;
@@ -212,7 +211,7 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
   }
 }
 
-/* Parameters in inference are not stored, but are there to be read. */
+/* Lists the tensors. Parameters in inference are not stored, but can be read. */
 void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
   int n = l->stages * l->in->ranks;
   s->stages = l->stages;
@@ -233,7 +232,7 @@ void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
 
 static const sl_op store_op, commit_op;
 
-/* Copies of all that a group updates, for the steps in which they are wanted. */
+/* Writes the copies of all that a group updates, for the steps in which they are stored. */
 int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
   const sli_group *g = &l->groups[group];
   int to = copies_of(l, g), n = 0;
@@ -265,7 +264,7 @@ int sli_lower_store_calls(const sli_lowering *l, int group) {
   return n;
 }
 
-/* The one call of a store or commit actor: all its inputs, and its receipt. */
+/* Writes the one call of a store or commit actor: all its inputs, and its receipt. */
 sl_program *sli_lower_store_program(sli_lowering *l, int group) {
   const sli_group *g = &l->groups[group];
   sl_plan *plan = l->plan;
@@ -323,21 +322,21 @@ static void run_commit(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   if (has_failed(all) || !all->options.on_stored) return;
-  for (int i = 0; i < call->nin; i++) /* others may be stored by other processes */
+  for (int i = 0; i < call->nin; i++) /* other processes may store others */
     if (!((const receipt *)call->in[i])->stored) return;
   sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
                                             call->nin, call->in);
   if (status) fail(all, status);
 }
 
-/* They may block: their queue has a thread of its own. */
+/* Both ops may block: their queue has a thread of its own. */
 static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = -1, .nout = 1,
                                .kernels = SL_CPU_KERNEL(run_store)};
 static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .kernels = SL_CPU_KERNEL(run_commit)};
 
 /* ---- between runs -------------------------------------------------------------------- */
 
-/* The slot of a version: the slots of a register that is always full take turns. */
+/* Returns the slot of a version: the slots of a register that is always full take turns. */
 static int32_t version_slot(const sl_runtime *rt, const sl_register *r, const item *it) {
   if (r->held || r->producer == SL_NONE) return 0;
   return (sl_runtime_newest_slot(rt, it->reg) + 1 + it->version) % r->initial;

@@ -1,18 +1,19 @@
-/* What a piece looks back to comes piece by piece (--home kv=...).
+/* Sweeps: keys and values of earlier pieces arrive piece by piece (--home kv=...).
  *
- * Attention of piece k reads the keys and values of the pieces 0 to k. Where those live elsewhere, a
+ * Attention of piece k reads the keys and values of pieces 0 to k. Where those are offloaded, a
  * device need not have them all at once (Yao et al., arXiv 2408.16978):
  *
  *   F.0 -> kv.spill -> spill -> kv>disk.0 ... kv>disk.K-1 -> fill -> kv.fill -> F.1
  *
- * F.0 makes the keys of its piece, once for each; `spill` writes piece j to a register of its own. `fill`
- * and F.1 fire K(K+1)/2 times for a microbatch: for each piece k, and for each j up to that. `fill` brings piece j
- * from where it lives, but k itself from where it was made, and F.1 goes on from what it has of piece k.
- * On the way back pieces come in reverse, and all of them from where they live.
+ * F.0 makes the keys and values of its piece, once per piece; `spill` writes piece j to a
+ * register of its own. `fill` and F.1 fire K(K+1)/2 times for a microbatch: for each piece k,
+ * and for each j up to k. `fill` brings piece j from its home, but piece k itself from where it
+ * was made. F.1 accumulates its results for piece k. In the backward pass pieces come in
+ * reverse, and all of them from their home.
  *
- * Nothing but maps says so. A register of piece j has a key for each microbatch: `spill` takes it with its
- * firing j, `fill` from the first k that looks back to j to the last, and sits out what is between. What is
- * of piece k, F.1 takes with its first j and gives up with its last. */
+ * Key maps alone express this. A register of piece j has a key for each microbatch. `spill` uses
+ * it in its firing j; `fill` uses it from the first k that reads j to the last, and skips
+ * firings in between. F.1 takes data of piece k with the first j and frees it with the last. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -30,27 +31,27 @@ bool sli_is_piece(const sli_lowering *l, const sli_bundle *b) {
   return b->source != SL_NONE && b->rate == SLI_PER_MICROBATCH && sli_is_swept(&l->bundles[b->origin]);
 }
 
-/* Which of them: they are made in their order. */
+/* Returns the number of a piece; pieces are made in order. */
 static int piece_of(const sli_lowering *l, const sli_bundle *b) {
   return (int)(b - l->bundles) - l->groups[b->producer].outputs[0];
 }
 
 /* ---- maps ------------------------------------------------------------------------------------ */
 
-/* A firing: piece k, which looks back to piece j. */
+/* Firing of a sweep: piece k reads piece j. */
 typedef struct pair {
   int k, j;
 } pair;
 
 static uint32_t when(bool first, bool last) { return (first ? SL_FIRST : 0) | (last ? SL_LAST : 0); }
 
-/* That of piece k alone, or of all firings for it. */
+/* Returns the map entry of piece k: for its own firing alone, or for all firings of that piece. */
 static sl_map_entry of_tick(pair p, bool alone) {
   if (alone && p.j != p.k) return (sl_map_entry){0, SL_SKIP};
   return (sl_map_entry){p.k, when(alone || !p.j, p.j == p.k)};
 }
 
-/* Of piece `own`: by whom it is looked back to, from first to last. */
+/* Returns the map entry of piece `own`, from its first reader to its last. */
 static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool back) {
   int last = l->in->k - 1;
   if (p.j != own || (!back && p.k == own)) return (sl_map_entry){0, SL_SKIP};
@@ -62,7 +63,7 @@ static sl_map_entry entry(const sli_lowering *l, const sli_group *g, const sli_b
   return of_tick(p, sli_is_swept(b));
 }
 
-/* All pairs of a microbatch, as a group comes to them. */
+/* Lists all pairs of a microbatch in firing order. */
 static pair *all_pairs(const sli_lowering *l, bool back) {
   pair *all = sli_calloc((size_t)sli_lower_pairs(l), sizeof *all), *at = all;
   for (int i = 0; i < l->in->k; i++) {

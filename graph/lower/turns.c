@@ -1,12 +1,12 @@
-/* One order in which the groups of a tick could run one after another.
+/* An order in which the groups of a tick could run one after another.
  *
- * Lanes give a slot to the next group once all have read it that read it of the one before. Whether that can
- * ever be depends on what these readers wait for: if on the next group itself, nothing goes on. In an
- * order in which each group comes behind all that it reads from, it cannot: who takes a slot over
- * comes behind those who read it before (lanes.c).
+ * A lane gives a slot to the next group once all readers of the group before are done. If one of
+ * these readers waits for the next group itself, nothing goes on. That cannot happen in an order
+ * in which each group follows all groups that it reads from: a group that takes over a slot
+ * follows the readers of its previous contents (lanes.c).
  *
- * Passes come as the data goes (sli_lower_turn). What they read comes right before them, as far as it
- * does not come anyway; exchanges of what they make come as soon as they can. */
+ * Passes are ordered by the data flow (sli_lower_turn). Groups that a pass reads from come right
+ * before it, unless they come earlier anyway; exchanges of its results come as soon as possible. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 typedef struct line {
   const sli_lowering *l;
   int count;
-  int *place;   /* [ncomputing] from 1 on; 0: none yet */
-  int *pending; /* [ncomputing] bundles that it reads of its own way and that have no place yet */
+  int *place;   /* [ncomputing] from 1 on; 0: no place yet */
+  int *pending; /* [ncomputing] inputs from its own pass without a place yet */
 } line;
 
 static bool same_way(const sli_group *a, const sli_group *b) {
@@ -43,7 +43,7 @@ static void place_what_it_reads(line *x, int group) {
   }
 }
 
-/* Exchanges of what it makes, as far as nothing else is missing. */
+/* Places exchanges of a group's results, if nothing else is missing. */
 static void place_exchanges(line *x, int group) {
   const sli_lowering *l = x->l;
   const sli_group *g = &l->groups[group];
@@ -58,7 +58,7 @@ static void place_exchanges(line *x, int group) {
 }
 
 static void place(line *x, int group) {
-  x->place[group] = -1; /* what comes round to it again is of another tick */
+  x->place[group] = -1; /* a cycle back to this group belongs to another tick */
   place_what_it_reads(x, group);
   x->place[group] = ++x->count;
   place_exchanges(x, group);

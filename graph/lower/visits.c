@@ -1,12 +1,13 @@
-/* Where microbatches do not go through all stages: when which group fires, and which keys that makes of
- * what it reads and writes (ways.c). */
+/* Firing times of groups where microbatches skip stages, and the keys of what they read and
+ * write (ways.c). */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
 
 static bool is_all(const sli_lowering *l, const sli_visits *v) { return v->count == l->in->m; }
 
-/* ---- what others ask ------------------------------------------------------------------------ */
+/* ---- queries
+ * ------------------------------------------------------------------------------------ */
 
 static const sli_passage *way_of(const sli_lowering *l, int bundle) {
   const sli_walks *w = l->walks;
@@ -17,7 +18,8 @@ static const sli_visits *some_of(const sli_lowering *l, const sli_visits *v) {
   return is_all(l, v) ? NULL : v;
 }
 
-/* Of a hop: whose firings it has, where that is one reader of what is made once a step. */
+/* Returns the single reader of a transfer of data made once a step, whose firings the transfer
+ * shares. */
 static const sli_group *follows(const sli_lowering *l, const sli_group *g) {
   bool one = g->hop && g->hop->reader != SL_NONE && l->bundles[g->hop->origin].rate >= SLI_PER_STEP;
   return one ? &l->groups[g->hop->reader] : NULL;
@@ -33,7 +35,7 @@ const sli_visits *sli_bundle_visits(const sli_lowering *l, const sli_bundle *b) 
   return by == SL_NONE ? NULL : sli_group_visits(l, &l->groups[by]);
 }
 
-/* Reports hear of what they read. */
+/* Returns a group's visits; reports have those of what they read. */
 const sli_visits *sli_group_visits(const sli_lowering *l, const sli_group *g) {
   if (!l->walks || g->rate != SLI_PER_TICK || g->eval) return NULL;
   if (sli_is_of_pass(g)) return some_of(l, &l->walks->stage[g->stage]);
@@ -49,7 +51,7 @@ int sli_bundle_taken_for(const sli_lowering *l, const sli_group *g, int bundle) 
   return g->stage == along->from ? along->made_as : along->read_as;
 }
 
-/* The first port of those taken for the same bundle. */
+/* Returns the first port among those that stand for the same bundle. */
 static int base_of(const sli_lowering *l, const sli_group *g, const int *bundles, int port) {
   int i = 0;
   if (!way_of(l, l->bundles[bundles[port]].origin)) return port;
@@ -82,7 +84,7 @@ int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v) {
   return map;
 }
 
-/* Keys are counted without a gap; who fires in other ticks too sits those out. */
+/* Maps firings to keys, which have no gap; groups that also fire in other ticks skip those. */
 int32_t sli_visits_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b) {
   const sli_visits *fires = sli_group_visits(l, g), *made = sli_bundle_visits(l, b);
   int n = fires ? fires->count : l->in->m, keys = made ? made->count : l->in->m, key = 0;

@@ -1,26 +1,29 @@
-/* Microbatches that do not go through all stages, or in another order (--paths).
+/* Microbatches that skip stages, or visit them in another order (--paths).
  *
- * A path is nothing but key maps. A stage that a microbatch does not visit has no firing for it: its
- * actors count their own firings, and a map leads from these to ticks. What one stage hands to the next
- * is split by where it goes: for each stage q and each stage s that comes behind it on some path there
- * is a register of its own, whose keys are the microbatches that go that way,
+ * Key maps alone express a path. A stage that a microbatch does not visit has no firing for it:
+ * its actors count their own firings, and a map leads from these to ticks. The output of a stage
+ * is split by destination. For each stage q and each stage s that follows it on some path there
+ * is a register of its own, whose keys are the microbatches that go from q to s:
  *
  *     F0 -> fwd@0-1 -> F1 -> fwd@1-2 -> F2 -> fwd@2-3 -> F3
  *     F0 -> fwd@0-2 ------------------> F2    F1 -> fwd@1-3 -> F3
  *
- * and the same on the way back. In each firing F0 writes one of the two, and F2 reads one of the two:
- * the other port sits it out, and the program finds both in the same place (sl_port.joins). All else
- * follows: a gradient is summed over the firings of its stage, links and copies carry what is there.
+ * The same holds for the backward pass. In each firing F0 writes one of the two, and F2 reads
+ * one of the two; the other port skips it, and the program finds both in the same place
+ * (sl_port.joins). All else follows: a gradient is summed over the firings of its stage, and
+ * links and copies carry the data that exists.
  *
- * Every stage takes its microbatches in their order, there and back. So a plan that has slots for one
- * microbatch finishes, for all can go one after another; and the bits of a run depend on the paths alone.
+ * Every stage takes its microbatches in order, forward and backward. A plan with slots for one
+ * microbatch therefore finishes, since all can go one after another; and the bits of a run
+ * depend on the paths alone.
  *
- * What a stage hands on must fit every stage that may come next: from block to block flows the same. */
+ * The output of a stage must fit every stage that may follow: the same shapes flow between all
+ * blocks. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
 
-/* What goes from stage to stage there or back, in line: what each makes for the next. */
+/* Bundle that each stage makes for the next, in one direction. */
 typedef struct flow {
   bool back;
   int *made;            /* [stages] bundles by the stage that makes them; SL_NONE: it makes none */
@@ -40,7 +43,7 @@ static void find_next(sli_lowering *l) {
       l->walks->next[i * l->stages + paths->of[i].stage[n]] = paths->of[i].stage[n + 1];
 }
 
-/* Of microbatches that go from a stage to another one; to SL_NONE: to any. */
+/* Returns the microbatches that go from one stage to another; to SL_NONE: to any. */
 static sli_visits visits_of(sli_lowering *l, int from, int to) {
   int32_t *tick = sli_arena_alloc(&l->arena, (size_t)l->in->m * sizeof *tick);
   sli_visits v = {.tick = tick};
@@ -51,17 +54,19 @@ static sli_visits visits_of(sli_lowering *l, int from, int to) {
   return v;
 }
 
-/* The last stage has all. */
+/* Finds the visits of each stage; all microbatches visit the last. */
 static void find_visits(sli_lowering *l) {
   for (int s = 0; s + 1 < l->stages; s++) l->walks->stage[s] = visits_of(l, s, SL_NONE);
   l->walks->stage[l->stages - 1].count = l->in->m;
 }
 
-/* ---- what flows --------------------------------------------------------------------------------- */
+/* ---- flows
+ * -------------------------------------------------------------------------------------- */
 
 static int stage_of(const sli_lowering *l, int group) { return l->groups[group].stage; }
 
-/* The stage behind or before it that reads a bundle, or SL_NONE. Those of its own may as well. */
+/* Returns the stage behind or before it that reads a bundle, or SL_NONE. Its own stage may read
+ * it as well. */
 static int reader_of(const sli_lowering *l, const sli_bundle *b) {
   int from = stage_of(l, b->producer), to = SL_NONE;
   for (int c = 0; c < b->nconsumers; c++) {
@@ -80,7 +85,8 @@ static bool flows(const sli_lowering *l, const sli_bundle *b) {
   return to != SL_NONE && abs(to - stage_of(l, b->producer)) == 1;
 }
 
-/* The nth that a device of a stage makes for the next there or back, or SL_NONE. */
+/* Returns bundle number nth that a device of a stage makes for the next in one direction, or
+ * SL_NONE. */
 static int find_flow(const sli_lowering *l, bool back, int stage, int rank, int nth) {
   for (int i = 0; i < l->nbundles; i++) {
     const sli_bundle *b = &l->bundles[i];
@@ -90,7 +96,7 @@ static int find_flow(const sli_lowering *l, bool back, int stage, int rank, int 
   return SL_NONE;
 }
 
-/* Is there one of any stage? */
+/* Fills in flow number nth; returns false if no stage has one. */
 static bool make_flow(sli_lowering *l, bool back, int rank, int nth, flow *out) {
   bool any = false;
   *out = (flow){back, sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *out->made)};
@@ -101,7 +107,7 @@ static bool make_flow(sli_lowering *l, bool back, int rank, int nth, flow *out) 
   return any;
 }
 
-/* All of them; at most one for each bundle. Returns how many. */
+/* Lists all flows, at most one for each bundle; returns their number. */
 static int find_flows(sli_lowering *l, flow *all) {
   int n = 0;
   for (int rank = 0; rank < l->in->ranks; rank++)
@@ -115,8 +121,8 @@ static sl_status refuse(const sli_lowering *l, const sli_bundle *b, int stage, c
                  stage_of(l, b->producer), b->name, why);
 }
 
-/* May a group read a bundle that does not flow? It is there in all ticks in which it fires, and in no
- * others. */
+/* Checks that a group may read a bundle that is not a flow: it must exist in exactly the ticks
+ * in which the group fires. */
 static sl_status check_reader(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
   const sli_visits *made = sli_bundle_visits(l, b), *read = sli_group_visits(l, g);
   bool same = made == read || (g->cls == SL_CLASS_L && !g->hop);
@@ -135,7 +141,7 @@ static sl_status check_report(const sli_lowering *l, const sli_group *g) {
   return SL_OK;
 }
 
-/* Of all that does not flow. */
+/* Checks all bundles that are not flows. */
 static sl_status check_others(const sli_lowering *l) {
   sl_status status = SL_OK;
   for (int i = 0; i < l->nbundles && !status; i++) {
@@ -150,7 +156,7 @@ static sl_status check_others(const sli_lowering *l) {
   return status;
 }
 
-/* A bundle that flows has readers of its own stage and of one other. */
+/* Checks that a flow is read only by its own stage and one other. */
 static sl_status check_flow(const sli_lowering *l, const sli_bundle *b) {
   int from = stage_of(l, b->producer), to = reader_of(l, b);
   for (int c = 0; c < b->nconsumers; c++) {
@@ -161,9 +167,10 @@ static sl_status check_flow(const sli_lowering *l, const sli_bundle *b) {
   return b->extent ? refuse(l, b, to, "not all of its rows need be valid") : SL_OK;
 }
 
-/* ---- does what flows fit all stages? ---------------------------------------------------------------- */
+/* ---- checks that flows fit all stages
+ * ------------------------------------------------------------- */
 
-/* Does another come to lie in its place? Then that is what is handed on. */
+/* True if another tensor overwrites this one in place, so that the other one is handed on. */
 static bool is_overlaid(const sli_lowering *l, const sl_tensor *t) {
   const sli_spot *spot = &l->spots[t->id];
   for (int i = t->id + 1; i < l->in->g->ntensors; i++)
@@ -171,7 +178,7 @@ static bool is_overlaid(const sli_lowering *l, const sl_tensor *t) {
   return false;
 }
 
-/* The tensor behind `after` that a bundle hands on, NULL: there is no more. */
+/* Returns the next tensor behind `after` that a bundle hands on, NULL: there is no more. */
 static const sl_tensor *tensor_in(const sli_lowering *l, int bundle, int *after) {
   while (*after < l->in->g->ntensors) {
     const sl_tensor *t = l->in->g->tensors[(*after)++];
@@ -193,7 +200,7 @@ static bool are_alike(const sli_lowering *l, int a, int b) {
   return x == y;
 }
 
-/* "h.1/add.2 f32[2, 16, 32]": what comes first, or "nothing". */
+/* Describes the first tensor, "h.1/add.2 f32[2, 16, 32]", or returns "nothing". */
 static const char *text_of(sli_lowering *l, int bundle) {
   int at = 0;
   const sl_tensor *t = bundle == SL_NONE ? NULL : tensor_in(l, bundle, &at);
@@ -201,7 +208,7 @@ static const char *text_of(sli_lowering *l, int bundle) {
   return t ? sli_arena_format(&l->arena, "%s %s", t->name, sl_type_format(type, &t->type)) : "nothing";
 }
 
-/* In line all but the last make one for the next, and back all but the first. */
+/* Checks that all stages but the last (backward: the first) make a flow of the same shape. */
 static sl_status check_fit(sli_lowering *l, const flow *f) {
   int first = f->back, last = l->stages - 2 + f->back;
   for (int s = first; s <= last; s++) {
@@ -214,9 +221,10 @@ static sl_status check_fit(sli_lowering *l, const flow *f) {
   return SL_OK;
 }
 
-/* ---- ways ------------------------------------------------------------------------------------------ */
+/* ---- routes
+ * --------------------------------------------------------------------------------------- */
 
-/* Readers of a bundle on the stage that makes it, or the others. */
+/* Copies the readers on the bundle's own stage, or those on others. */
 static void add_readers(const sli_lowering *l, const sli_bundle *b, bool own, sli_bundle *to) {
   for (int c = 0; c < b->nconsumers; c++)
     if ((stage_of(l, b->consumers[c]) == stage_of(l, b->producer)) == own)
@@ -225,7 +233,7 @@ static void add_readers(const sli_lowering *l, const sli_bundle *b, bool own, sl
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* What a stage makes, for those who would read what another one makes. */
+/* Returns a bundle that one stage makes for the readers of what another stage makes. */
 static sli_bundle bundle_along(sli_lowering *l, const sli_bundle *made, const sli_bundle *read, int to) {
   sli_bundle b = *made;
   b.consumers = sli_arena_alloc(&l->arena, (size_t)(made->nconsumers + read->nconsumers) * sizeof *b.consumers);
@@ -244,7 +252,7 @@ static void drop_port(int *ports, int *count, int bundle) {
   *count = n;
 }
 
-/* It is nobody's any more. */
+/* Removes the ports of a bundle, which is unused then. */
 static void leave(sli_lowering *l, int bundle) {
   const sli_bundle *b = &l->bundles[bundle];
   drop_port(l->groups[b->producer].outputs, &l->groups[b->producer].noutputs, bundle);
@@ -252,7 +260,7 @@ static void leave(sli_lowering *l, int bundle) {
     drop_port(l->groups[b->consumers[c]].inputs, &l->groups[b->consumers[c]].ninputs, bundle);
 }
 
-/* Room for all ways of so many flows. */
+/* Reserves space for all routes of so many flows. */
 static void make_room(sli_lowering *l, int nflows) {
   sli_walks *w = l->walks;
   w->nways = l->nbundles + nflows * l->stages * SLI_MIN(l->stages, l->in->m);
@@ -260,7 +268,7 @@ static void make_room(sli_lowering *l, int nflows) {
   for (int i = 0; i < w->nways; i++) w->of[i].made_as = SL_NONE;
 }
 
-/* In the places of what went in line, as far as there are any: each stage is behind another one. */
+/* Replaces a flow's bundles by one per route, reusing their indices first. */
 static void lay_ways(sli_lowering *l, const flow *f) {
   sli_bundle line[l->stages];
   int places[l->stages], nplaces = 0;

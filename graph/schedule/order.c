@@ -1,19 +1,17 @@
-/* A fixed order of passes: derived, or read from a file.
+/* Fixed order of passes: derived, or read from a file.
  *
- * Passes that go as soon as they can are not always best: a device that takes what
- * is there may miss, by a moment, what everybody waits for. With equal stages that
- * never happens; with latency or uneven stages it can, and some schedules live on
- * keeping step. So on modelled devices, whose durations are known, a plan also gets
- * tried with its order fixed: to the one that emerges where nothing takes time to
- * get from device to device, and to the one of equal passes, which is the published
- * order. What the virtual clock finds best is kept.
+ * Greedy order is not always best: a device that takes the first pass available may miss, by a
+ * moment, one that all others wait for. With equal stages that never happens; with latency or
+ * uneven stages it can, and some schedules depend on keeping step. On modelled devices, whose
+ * durations are known, a plan is therefore also tried with its order fixed: to the order that
+ * emerges without transfer times, and to the order with equal passes, which is the published
+ * one. The best on the virtual clock is kept.
  *
- * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one
- * step in their order, each a class letter and the stage along the model.
- * Microbatches need no mention, for a pass takes them in their own order. What
- * else a device does in a step (gradient norm, update) follows the passes; what it does in
- * some steps only (an evaluation) goes when it can. Empty lines and what stands behind a #
- * do not count. */
+ * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one step in order,
+ * each a class letter and the stage along the model. Microbatches are not mentioned, for a pass
+ * takes them in their own order. A device's other work in a step (gradient norm, update) follows
+ * the passes; work of some steps only (an evaluation) runs when it can. Empty lines and text
+ * behind a # are ignored. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +37,7 @@ static int32_t find_pass(const sli_pass_order *o, int32_t queue, const char *nam
   return SL_NONE;
 }
 
-/* Of an actor in a step, if it has a place in the queue's order. */
+/* Returns the firings of an actor in a step, if it has a place in the queue's order. */
 static int32_t firings(const sli_pass_order *o, int32_t actor, int32_t queue) {
   const sl_actor *a = &o->plan->actors[actor];
   return a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
@@ -51,7 +49,7 @@ static int32_t count_firings(const sli_pass_order *o, int32_t queue) {
   return sum;
 }
 
-/* Has a line each pass as often as a step has it? */
+/* Checks that a line has each pass as often as a step does. */
 static sl_status check_passes(const sli_pass_order *o, int32_t queue, const int32_t *order,
                               int32_t n, const char *path, int line) {
   for (int32_t i = 0; i < o->plan->nactors; i++) {
@@ -66,7 +64,7 @@ static sl_status check_passes(const sli_pass_order *o, int32_t queue, const int3
   return SL_OK;
 }
 
-/* The passes of one line. */
+/* Reads the passes of one line. */
 static sl_status read_passes(const sli_pass_order *o, const char *path, int line, int device,
                              char *text) {
   sl_plan *plan = o->plan;
@@ -162,14 +160,13 @@ static double predicted_bubble(const sl_plan *plan) {
   return f.bubble_fraction;
 }
 
-/* An order is checked and hashed, so that the plan is finished again. */
+/* Fixes the order, which is checked and hashed, so the plan is finished again. */
 static sl_status fix(sl_plan *plan, const double *seconds) {
   sl_status status = sl_plan_fix_order(plan, seconds);
   return status ? status : sl_plan_finish(plan);
 }
 
-/* Tries the order that emerges with these durations; a plan that gets stuck with
- * them has none. */
+/* Tries the order that emerges with these durations; a plan that gets stuck with them has none. */
 static sl_status try_order(const sli_pass_order *o, const double *seconds, order *best,
                            double *bubble) {
   sl_status status = fix(o->plan, seconds);
@@ -183,7 +180,7 @@ static sl_status try_order(const sli_pass_order *o, const double *seconds, order
   return SL_OK;
 }
 
-/* Actors that a pass is made of: [stage * SL_CLASS_COUNT + class], of one device of each stage. */
+/* Counts the actors of a pass: [stage * SL_CLASS_COUNT + class], on one device of each stage. */
 static int32_t *count_parts(const sli_pass_order *o, int32_t stages) {
   int32_t *parts = sli_calloc((size_t)stages * SL_CLASS_COUNT, sizeof *parts);
   int32_t *queue = sli_calloc((size_t)stages, sizeof *queue);
@@ -197,7 +194,8 @@ static int32_t *count_parts(const sli_pass_order *o, int32_t stages) {
   return parts;
 }
 
-/* Equal passes, whatever they are made of: a backward that is not split takes two forwards. */
+/* Returns equal durations of passes, whatever their actors; an unsplit backward takes two
+ * forwards. */
 static double *equal_seconds(const sli_pass_order *o) {
   double *seconds = sli_calloc((size_t)o->plan->nactors, sizeof *seconds);
   int32_t stages = 1;

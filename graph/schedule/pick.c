@@ -1,7 +1,6 @@
-/* What a search has found, as text: the row, and all numbers that are not 0.
+/* Result of a search as text: the schedule, and all numbers that are not 0.
  *
- *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6
- */
+ *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6 */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #include "base/base.h"
 #include "graph/schedule/schedule.h"
 
-/* The number that goes by a name, at a stage or (SL_NONE) everywhere; NULL: there is none. */
+/* Returns the number of that name, at a stage or (SL_NONE) everywhere; NULL: there is none. */
 static int *number_of(sli_pick *p, const char *name, int stage) {
   sli_tune *t = &p->tune;
   const struct {
@@ -52,7 +51,7 @@ char *sli_pick_format(const sli_pick *pick) {
   return text;
 }
 
-/* "act.b@2=-1", of which it takes the text apart. */
+/* Reads "act.b@2=-1"; modifies the text. */
 static bool read_number(char *word, sli_pick *out) {
   char *value = strchr(word, '='), *at = strchr(word, '@'), *end;
   if (!value) return false;

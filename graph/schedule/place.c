@@ -1,15 +1,15 @@
-/* Stages to devices and chunks. */
+/* Placement of stages on devices and chunks. */
 #include "graph/schedule/schedule.h"
 
 #include <string.h>
 
 #include "base/base.h"
 
-/* Stages along the model: in a line each device has one; in a loop they go round
- * the devices again and again; in a vee they turn around at the ends. */
+/* Layouts of stages along the model: in a line each device has one; in a loop they go round the
+ * devices again and again; in a vee they turn around at the ends. */
 static const struct layout {
   const char *name;
-  bool chunks; /* more than one per device? */
+  bool chunks; /* several chunks per device */
   bool turns;
 } layouts[] = {{"line", false, false}, {"loop", true, false}, {"vee", true, true}};
 

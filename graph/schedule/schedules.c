@@ -29,9 +29,9 @@ static int interleaved(const sli_at *at) {
   int rest = at->v - at->c;
   return SLI_MIN(at->p * rest, at->p * (rest - 1) + there_and_back(at));
 }
-/* The first device needs most. Behind it a slot more stands for what other chunks
- * keep, without which a forward would wait for a slot that lies idle. Where groups of
- * p do not come out even, more such slots keep the bubble small. */
+/* The first device needs most. Later devices have one more slot for what other chunks hold;
+ * without it, a forward pass would wait although a slot is idle. Where groups of p do not come
+ * out even, more such slots keep the bubble small. */
 static int interleaved_pool(const sli_at *at) {
   int slots = 2 * (at->p - 1 - at->d) + (at->v - 1) * at->p + 1;
   return at->m % at->p ? slots + SLI_MIN(at->v - 1, 2 * at->d) + 1 : slots + (at->d > 0);
@@ -120,8 +120,8 @@ bool sli_schedule_splits(const sli_schedule *row, const char *backward) {
   return backward ? !strcmp(backward, "split") : row->split;
 }
 
-/* Of zb-v, the worst device idles p - 2 passes of a chunk in its uneven order, about three in its other one for each
- * microbatch that the last round lacks. */
+/* True if the uneven order of zb-v is better. In that order the worst device idles for p - 2
+ * passes of a chunk; in the other one for about three per microbatch that the last round lacks. */
 static bool is_uneven(int p, int m) { return m % p && 3 * (p - m % p) >= p; }
 
 void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int chunk,
@@ -131,14 +131,14 @@ void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int
   for (const char *at = order; *at; at++, place++) {
     bool chunks = at[1] >= '0' && at[1] <= '9';
     if (*at == sl_class_letter(cls) && (!chunks || at[1] - '0' == chunk)) {
-      *class_order = chunks ? 1 : place; /* told apart by chunk: one class, many ranks */
+      *class_order = chunks ? 1 : place; /* separated by chunk: one class, many ranks */
       *rank = chunks ? place : 0;
       return;
     }
     at += 1 + chunks;
     if (!*at) break;
   }
-  *class_order = *rank = 0; /* what the order does not name comes first */
+  *class_order = *rank = 0; /* classes that the order does not name come first */
 }
 
 const char *const *sl_schedule_names(void) {
