@@ -11,8 +11,8 @@
 
 #include "base/base.h"
 
-/* The file behind a name that may be a symbolic link, to a file yet to be made
- * or not. */
+/* Returns the file behind a name that may be a symbolic link, perhaps to a file that does not
+ * exist yet. */
 static char *follow(const char *path) {
   char *real = realpath(path, NULL);
   if (real) return real;
@@ -37,7 +37,8 @@ static void release(sli_atomic_file *file) {
   *file = (sli_atomic_file){0};
 }
 
-/* A new file with a name that nobody foresees, so that nobody has put a link there: "FILE.tmp.0123456789abcdef". */
+/* Creates "FILE.tmp.0123456789abcdef". The name is random, so nobody can have planted a link
+ * there. */
 static int open_temporary(sli_atomic_file *file) {
   uint64_t number;
   int fd = -1;
@@ -51,7 +52,7 @@ static int open_temporary(sli_atomic_file *file) {
   return fd;
 }
 
-/* Opens what is to be written to: the temporary, or a device itself. */
+/* Opens the file to write to: the temporary, or a device itself. */
 static int open_for_writing(sli_atomic_file *file) {
   struct stat info;
   bool exists = stat(file->target, &info) == 0;
@@ -59,7 +60,7 @@ static int open_for_writing(sli_atomic_file *file) {
   if (exists && !S_ISREG(info.st_mode)) return open(file->target, O_WRONLY | O_CLOEXEC);
   if (exists && access(file->target, W_OK) != 0) return -1;
   int fd = open_temporary(file);
-  /* Refused on file systems without modes, which lose nothing by it. */
+  /* Fails on file systems without modes, where nothing is lost. */
   if (fd >= 0 && exists && fchmod(fd, info.st_mode & 07777) != 0) errno = 0;
   return fd;
 }
@@ -89,8 +90,8 @@ sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes
   return sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(errno));
 }
 
-/* Not all file systems can sync a directory; those that cannot promise nothing anyway. A directory that may be written
- * but not read cannot be opened for it. */
+/* Not all file systems can sync a directory; those that cannot promise no durability anyway. A
+ * directory that is writable but not readable cannot be opened for it. */
 bool sli_sync_folder(int fd) { return !fsync(fd) || errno == EINVAL || errno == ENOTSUP; }
 
 bool sli_sync_folder_of(const char *path) {
@@ -105,7 +106,7 @@ bool sli_sync_folder_of(const char *path) {
   return good;
 }
 
-/* Everything handed over so far is on the disk. */
+/* Writes everything so far to disk. */
 static bool flush(sli_atomic_file *file) {
   if (ferror(file->stream)) return errno = errno ? errno : EIO, false;
   if (fflush(file->stream) != 0) return false;
@@ -159,7 +160,7 @@ sl_status sli_atomic_check_folder(const char *path) {
 sl_status sli_atomic_check(const char *path) {
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
-  if (status) return SL_E_USAGE; /* the text says it */
+  if (status) return SL_E_USAGE; /* sl_detail() has the message */
   sli_atomic_abandon(&file);
   return SL_OK;
 }

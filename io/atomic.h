@@ -1,4 +1,4 @@
-/* Files that appear whole or not at all. */
+/* Atomic file writes: a file appears complete or not at all. */
 #ifndef SLUICE_IO_ATOMIC_H
 #define SLUICE_IO_ATOMIC_H
 
@@ -9,39 +9,38 @@
 
 #include <sluice/status.h>
 
-/* A file being written. Bytes go to PATH.tmp.RANDOM beside it; commit syncs them
- * to the disk and renames, so PATH holds either its old contents or all of the
- * new ones, whatever fails and whenever. A PATH that is not a regular file (a
- * device, a pipe) is written directly; a symbolic link is followed. */
+/* A file being written. Bytes go to PATH.tmp.RANDOM beside it; commit syncs them to disk and
+ * renames. PATH therefore holds either its old contents or all of the new ones, whatever fails.
+ * A PATH that is not a regular file (a device, a pipe) is written directly; a symbolic link is
+ * followed. */
 typedef struct sli_atomic_file {
-  FILE *stream;    /* for printing; errors are found by commit */
+  FILE *stream;    /* for printing; commit reports its errors */
   char *path;      /* as the user wrote it, for messages */
-  char *target;    /* where the rename goes */
+  char *target;    /* destination of the rename */
   char *temporary; /* NULL: written directly */
-  bool hashed;     /* count and hash what sli_atomic_write is given */
+  bool hashed;     /* counts and hashes the bytes of sli_atomic_write */
   uint64_t bytes, hash; /* FNV-1a */
 } sli_atomic_file;
 
-/* SL_E_IO with the file's name. */
+/* Opens and writes a file; SL_E_IO with its name. */
 sl_status sli_atomic_open(const char *path, sli_atomic_file *out);
 sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes);
-/* Ends the file, for good or ill: after an error the old file is untouched and
- * the temporary is gone. */
+/* Completes the file. After an error the old file is untouched and the temporary is removed. */
 sl_status sli_atomic_commit(sli_atomic_file *file);
-/* Gives up: as if nothing had been opened. */
+/* Discards the file: the old one stays. */
 void sli_atomic_abandon(sli_atomic_file *file);
 
-/* A whole file: `text`, and the end of its last line. */
+/* Writes a whole file: `text` and a final newline. */
 sl_status sli_atomic_text(const char *path, const char *text);
 
-/* Can `path` be written? Tried now, so that an hour of work is not lost to a
- * missing directory. SL_E_USAGE with the name. */
+/* Checks that `path` can be written, so that an hour of work is not lost to a missing directory.
+ * SL_E_USAGE with the name. */
 sl_status sli_atomic_check(const char *path);
-/* The same of files in a folder, which is made if need be, though not what it lies in. */
+/* Checks that files can be written in a folder; makes the folder, but not its parents. */
 sl_status sli_atomic_check_folder(const char *path);
 
-/* A name is on the disk once its folder is: of an open one, and of the one that a path lies in. False, with errno: it
- * could not be written there. */
+/* Syncs a folder, which makes the names in it durable: an open one, or the parent of a path.
+ * False, with errno: failed. */
 bool sli_sync_folder(int fd);
 bool sli_sync_folder_of(const char *path);
 

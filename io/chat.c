@@ -1,4 +1,4 @@
-/* Chat templates are run by base/template.h; those with a name are templates too. */
+/* Chat templates, evaluated by base/template.h; the named ones are templates too. */
 #include "io/chat.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 struct sli_chat {
   const char *name;
   sli_template *template;
-  char **end; /* of an answer, once it has been looked for */
+  char **end; /* text that ends an answer, once it has been searched for */
 };
 
 static const struct {
@@ -75,7 +75,7 @@ static const struct {
      "\n{{ '<|assistant|>\n' + message['content'] + eos_token }}\n{% endif %}"
      "\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"}};
 
-/* ---- which one ------------------------------------------------------------------------------ */
+/* ---- lookup --------------------------------------------------------------------------------- */
 
 static const sli_chat *open_template(const char *name, const char *text) {
   sli_template *template;
@@ -114,7 +114,7 @@ char *sli_chat_names(void) {
   return names;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- rendering ------------------------------------------------------------------------------- */
 
 static sli_value list_messages(sli_values *v, const sli_chat_message *messages, int count) {
   static const char *const roles[] = {"system", "user", "assistant"};
@@ -128,7 +128,8 @@ static sli_value list_messages(sli_values *v, const sli_chat_message *messages, 
   return all;
 }
 
-/* What transformers has templates know; a mark that the tokenizer has not is undefined. */
+/* Sets the variables that transformers gives to templates; a special token that the tokenizer
+ * lacks is undefined. */
 static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value messages, bool answered) {
   sli_value names = sli_value_dict(v), none = {.kind = SLI_NONE};
   sli_value_set(v, names, "messages", messages);
@@ -163,9 +164,10 @@ sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
   return status;
 }
 
-/* ---- the end of an answer --------------------------------------------------------------------------- */
+/* ---- end of an answer ------------------------------------------------------------------------ */
 
-/* A mark that a text begins with, as marks are written; the caller's to free(). NULL: none. */
+/* Returns the special token at the begin of a text, by its spelling; the caller's to free().
+ * NULL: none. */
 static char *mark_at(const char *text, const char *likely) {
   static const char *const begins[] = {"<|", "<\uff5c", "</s>", "<end_of_", "<eos>"};
   enum { MOST = 64 };
@@ -177,7 +179,7 @@ static char *mark_at(const char *text, const char *likely) {
   return end && *end == '>' && end - text < MOST ? sli_format("%.*s", (int)(end + 1 - text), text) : NULL;
 }
 
-/* What a template puts behind the answer in a chat that goes on. */
+/* Finds the text that a template puts after an answer within a chat. */
 static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
   static const char answer[] = "SluiceAnswer";
   const sli_chat_message chats[] = {{SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};

@@ -23,7 +23,7 @@ static const char no_seal[SEAL_CHARS + 1] = "0000000000000000";
 
 struct sli_checkpoints {
   char *dir;
-  int fd;   /* of the directory, locked */
+  int fd;   /* the directory, locked */
   int keep;
 };
 
@@ -46,7 +46,7 @@ static char *shard_name(int stage, int rank) {
   return sli_format("stage-%03d.rank-%03d.safetensors", stage, rank);
 }
 
-/* Removes a directory of files; what cannot be removed stays. */
+/* Removes a directory of files; files that cannot be removed stay. */
 static void remove_folder(const char *path) {
   DIR *folder = opendir(path);
   for (struct dirent *e; folder && (e = readdir(folder));)
@@ -55,7 +55,7 @@ static void remove_folder(const char *path) {
   rmdir(path);
 }
 
-/* "step-200" and nothing else: 200; -1 for other names. */
+/* Parses "step-200" to 200; -1 for other names. */
 static int64_t step_of_name(const char *name) {
   if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9') return -1;
   char *end;
@@ -69,7 +69,7 @@ static int newer_first(const void *a, const void *b) {
   return x < y ? 1 : -(x > y);
 }
 
-/* The steps there are checkpoints of, the newest first. */
+/* Lists the steps that have checkpoints, newest first. */
 static int list_steps(const sli_checkpoints *c, int64_t **out) {
   int64_t *steps = NULL;
   size_t count = 0, capacity = 0;
@@ -142,7 +142,7 @@ sl_status sli_checkpoints_share(const char *dir, sli_checkpoints **out) {
 void sli_checkpoints_close(sli_checkpoints *c) {
   if (!c) return;
   if (c->fd >= 0) remove_half_made(c);
-  if (c->fd >= 0) close(c->fd); /* and with it the lock */
+  if (c->fd >= 0) close(c->fd); /* releases the lock too */
   free(c->dir);
   free(c);
 }
@@ -187,7 +187,7 @@ static cJSON *shard_record(const sli_shard_file *s) {
   return record;
 }
 
-/* Of a JSON value without blanks: it is the same after reading it back. */
+/* Hashes a JSON value printed without blanks: the hash is the same after reading it back. */
 static void checksum_text(const cJSON *item, char out[32]) {
   char *text = cJSON_PrintUnformatted(item);
   SLI_CHECK(text, "no memory for a manifest");
@@ -196,15 +196,14 @@ static void checksum_text(const cJSON *item, char out[32]) {
   free(text);
 }
 
-/* ---- seals ----------------------------------------------------------------------
+/* ---- seals ----------------------------------------------------------------------------------
  *
- * The last value in a manifest is a hash of all its bytes, as they are with zeros in that value's
- * place. The body's own hash says that the body is what it was, whatever blanks there are; a seal,
- * that nothing at all is different. A body says whether there is one, so it cannot get lost;
- * those of older releases have none. */
+ * The last value in a manifest is its seal: a hash of all its bytes, with zeros in that value's
+ * place. The body's own hash covers the body's values, whatever blanks there are; the seal
+ * covers every byte. The body says whether there is a seal, so it cannot be removed unnoticed;
+ * manifests of older releases have none. */
 
-/* Of the last value of a text: the place of its first character; NULL if it is not as long as
- * a seal. */
+/* Returns the first character of the last string of a text; NULL if it is not as long as a seal. */
 static char *find_seal(char *text) {
   char *end = strrchr(text, '"');
   if (!end || end - text <= SEAL_CHARS || end[-SEAL_CHARS - 1] != '"') return NULL;
@@ -231,7 +230,7 @@ static sl_status check_seal(const char *path, char *text) {
   memcpy(is, at, SEAL_CHARS);
   is[SEAL_CHARS] = 0;
   memcpy(at, no_seal, SEAL_CHARS);
-  text[bytes - 1] = 0; /* the line's end, written behind what was sealed */
+  text[bytes - 1] = 0; /* the final newline, written after the sealed text */
   make_seal(text, seal);
   return strcmp(is, seal) ? sl_fail(SL_E_INPUT, "%s is damaged: its seal is %s, not %s", path,
                                     seal, is)
@@ -258,8 +257,8 @@ static char *manifest_text(int64_t step, const cJSON *about, int nshards,
   return text;
 }
 
-/* Gives the half-made checkpoint its name. One that has it already, from a run
- * that came this far before, makes way, once the new name is on the disk. */
+/* Renames the finished checkpoint. An existing one of that name, from a run that came this far
+ * before, is removed once the new name is on disk. */
 static sl_status give_name(const sli_checkpoints *c, const char *from, int64_t step) {
   char *to = step_path(c, step, ""), *old = step_path(c, step, ".old.tmp");
   bool there = rename(to, old) == 0;
@@ -296,7 +295,7 @@ static void remove_old(const sli_checkpoints *c) {
   free(steps);
 }
 
-/* What others say that they wrote is there, and as long as they say. */
+/* Checks that the shards of other processes exist and have the reported sizes. */
 static sl_status check_shards(const char *folder, int nshards, const sli_shard_file *const *shards) {
   sl_status status = SL_OK;
   for (int i = 0; i < nshards && !status; i++) {
@@ -357,7 +356,7 @@ static bool is_sealed(const cJSON *root) {
   return cJSON_IsTrue(member(member(root, "checkpoint"), "sealed"));
 }
 
-/* What stands behind a 0 would not be looked at. */
+/* Rejects a manifest with a zero byte: the parser would ignore everything after it. */
 static sl_status check_length(const char *path, const char *text) {
   struct stat info;
   if (stat(path, &info) || (size_t)info.st_size == strlen(text)) return SL_OK;
@@ -445,7 +444,7 @@ void sli_checkpoint_close(sli_checkpoint *c) {
   free(c);
 }
 
-/* A directory that is not what its name says is damaged too. */
+/* Opens the checkpoint of a step. A directory whose content is of another step is damaged too. */
 static sl_status open_step(const sli_checkpoints *c, int64_t step, sli_checkpoint **out) {
   char *path = step_path(c, step, "");
   sli_checkpoint *found;
@@ -478,7 +477,7 @@ sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out) {
   }
   if (found && c->fd >= 0) {
     for (int i = 0; i < tried - 1; i++) set_aside(c, steps[i]);
-    remove_old(c); /* a kill may have come between a commit and this */
+    remove_old(c); /* a kill may have come between a commit and its cleanup */
   }
   free(steps);
   if (n && !found)

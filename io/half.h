@@ -1,12 +1,12 @@
-/* Numbers of 16 bits as f32. */
+/* Conversion of 16-bit floats to f32. */
 #ifndef SLUICE_IO_HALF_H
 #define SLUICE_IO_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* IEEE half to single: normal numbers move the exponent's bias from 15 to 127;
- * subnormals are whole multiples of 2^-24; infinities and NaNs stay. */
+/* IEEE half to single: normal numbers move the exponent's bias from 15 to 127; subnormals are
+ * multiples of 2^-24; infinities and NaNs are kept. */
 static inline float sli_half_to_float(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
   uint32_t bits;

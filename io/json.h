@@ -1,4 +1,4 @@
-/* Files of JSON (base/json.h). Inline, as the parser is. */
+/* JSON files (base/json.h). Inline, like the parser. */
 #ifndef SLUICE_IO_JSON_H
 #define SLUICE_IO_JSON_H
 
@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "io/file.h"
 
-/* SL_E_INPUT names the file. */
+/* Reads a JSON file. SL_E_INPUT names it. */
 static inline sl_status sli_json_open(const char *path, sli_json *out) {
   char *text;
   size_t bytes;

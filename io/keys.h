@@ -1,5 +1,5 @@
-/* Keys of objects that others write. Each that is understood stands in a table; any other is refused, by name
- * and with its value, unless that says that something is off. */
+/* Checks for keys of foreign JSON objects. Tables list the supported keys. Any other key is
+ * rejected, by name and with its value, unless its value means "off". */
 #ifndef SLUICE_IO_KEYS_H
 #define SLUICE_IO_KEYS_H
 
@@ -9,14 +9,15 @@
 #include "base/base.h"
 
 typedef struct sli_key {
-  const char *name;      /* with a star behind it: all that begin so */
-  const char *values[5]; /* as JSON, and null; none: it is read elsewhere, or harmless whatever it says */
+  const char *name;      /* with a trailing star: a prefix */
+  /* accepted values as JSON, besides null; none: read elsewhere, or irrelevant */
+  const char *values[5];
 } sli_key;
 
-/* Does it mean off: null, false, {} or []? */
+/* Returns whether a value means "off": null, false, {} or []. */
 bool sli_key_off(const cJSON *item);
-/* All members of the object, of which none is there twice; SL_E_INPUT names the one that is wrong. Tables end with
- * {0}, their list with NULL. */
+/* Checks all members of an object, including duplicates; SL_E_INPUT names the wrong one. Tables
+ * end with {0}, their list with NULL. */
 sl_status sli_keys_check(const char *path, const cJSON *object, const sli_key *const *tables);
 
 #endif

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what Python and PCRE2 read alike --------------------------------------------------------- */
+/* ---- syntax that Python and PCRE2 share ------------------------------------------------------ */
 
-/* Behind a backslash; in brackets \b is another thing. */
+/* Tests a character behind a backslash; in brackets, \b has another meaning. */
 static bool is_escape(char c, bool within) {
   return c && (!isalnum((unsigned char)c) || strchr(within ? "dDsSwW" : "dDsSwWbB", c));
 }
 
-/* Length of a class, from its bracket to the other one; 0: it is none that both read alike. */
+/* Returns the length of a class, brackets included; 0: the two interpret it differently. */
 static size_t class_length(const char *at) {
   size_t n = 1 + (at[1] == '^');
   if (at[n] == ']') n++;
@@ -24,7 +24,7 @@ static size_t class_length(const char *at) {
   return at[n] ? n + 1 : 0;
 }
 
-/* Length of what stands here; 0: the two may differ. */
+/* Returns the length of the next syntax element; 0: the two may differ. */
 static size_t part_length(const char *at) {
   static const char *const groups[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!"};
   if (*at == '\\') return is_escape(at[1], false) ? 2 : 0;

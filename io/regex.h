@@ -1,4 +1,4 @@
-/* Regular expressions of others' files, as Python reads them. */
+/* Regular expressions in foreign files, with Python's semantics. */
 #ifndef SLUICE_IO_REGEX_H
 #define SLUICE_IO_REGEX_H
 
@@ -6,8 +6,9 @@
 
 #include "base/base.h"
 
-/* Is all of the text what the expression says? SL_E_INPUT names `where` and the expression if it is none, has parts
- * that are read otherwise here, or the matcher gives up. */
+/* Tests whether the expression matches the whole text. SL_E_INPUT names `where` and the
+ * expression if it is malformed, uses syntax that PCRE2 interprets differently, or exceeds the
+ * matcher's limits. */
 sl_status sli_regex_is(const char *where, const char *expression, const char *text, bool *out);
 
 #endif

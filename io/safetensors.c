@@ -2,11 +2,10 @@
  *
  *     u64 n, little-endian | n bytes of JSON | data
  *
- * The JSON object maps each name to {"dtype", "shape", "data_offsets": [begin,
- * end]}, offsets counted from the start of the data; the key __metadata__ maps
- * strings to strings. The data part is covered exactly: no holes, no overlaps.
- * Nothing in the file is believed before it is checked, so that a damaged or
- * hostile file is an error message and never a read out of bounds. */
+ * The JSON object maps each name to {"dtype", "shape", "data_offsets": [begin, end]}, with
+ * offsets from the start of the data; the key __metadata__ maps strings to strings. Tensors
+ * cover the data part exactly: no holes, no overlaps. Every value is checked before it is used,
+ * so a damaged or hostile file gives an error message and never a read out of bounds. */
 #include "io/safetensors.h"
 
 #include <cjson/cJSON.h>
@@ -25,7 +24,7 @@
 #include "io/file.h"
 #include "io/half.h"
 
-enum { HEADER_LIMIT = 100000000 }; /* what the format's own library accepts */
+enum { HEADER_LIMIT = 100000000 }; /* limit of the format's own library */
 
 struct sli_safetensors {
   char *path;
@@ -35,10 +34,10 @@ struct sli_safetensors {
   const unsigned char *data;
   size_t data_bytes;
   int count;
-  sli_stored_tensor *tensors; /* by name */
+  sli_stored_tensor *tensors; /* sorted by name */
 };
 
-/* Bytes per element; 0 for a type this reader does not know. */
+/* Returns the bytes per element; 0 for an unknown type. */
 static size_t element_bytes(const char *dtype) {
   static const struct {
     const char *name;
@@ -85,7 +84,7 @@ static sl_status parse_header(sli_safetensors *file) {
   return SL_OK;
 }
 
-/* A JSON number that counts something, exactly. */
+/* Reads a JSON number that is an exact count. */
 static bool read_count(const cJSON *item, uint64_t *out) {
   if (!cJSON_IsNumber(item)) return false;
   double v = item->valuedouble;
@@ -165,7 +164,7 @@ static int by_offset(const void *a, const void *b) {
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* The tensors lie one behind the other and fill the data part. */
+/* Checks that the tensors follow each other and fill the data part. */
 static sl_status check_cover(const sli_safetensors *file) {
   size_t at = 0;
   for (int i = 0; i < file->count; i++) {
@@ -286,7 +285,7 @@ static size_t count_elements(const sli_tensor_data *t) {
   return n;
 }
 
-/* The JSON text; the caller frees it. */
+/* Makes the JSON text; the caller frees it. */
 static char *make_header(const sli_tensor_data *tensors, int count) {
   cJSON *header = cJSON_CreateObject();
   cJSON_AddStringToObject(cJSON_AddObjectToObject(header, "__metadata__"), "format", "pt");
@@ -308,7 +307,7 @@ static char *make_header(const sli_tensor_data *tensors, int count) {
   return text;
 }
 
-/* Where values come from that are not in memory beforehand. */
+/* Callback for values that are not in memory beforehand. */
 typedef struct value_source {
   sli_tensor_values *values;
   void *ctx;
@@ -370,11 +369,11 @@ sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *t
 struct sli_tensor_parts {
   char *path;
   int fd;
-  int error;       /* the first, or 0 */
-  size_t *offsets; /* of the tensors in the file */
+  int error;       /* errno of the first failure, or 0 */
+  size_t *offsets; /* [tensors] offsets in the file */
 };
 
-/* The length and the padded header, as they stand at the begin of a file. */
+/* Returns the length and the padded header as at the begin of a file. */
 static char *whole_header(const sli_tensor_data *tensors, int count, size_t *bytes) {
   char *header = make_header(tensors, count);
   size_t text = strlen(header), padded = text + (-text & 7);
@@ -387,7 +386,7 @@ static char *whole_header(const sli_tensor_data *tensors, int count, size_t *byt
   return out;
 }
 
-/* All of it, at an offset; short writes go on. */
+/* Writes all bytes at an offset, continuing after short writes. */
 static bool write_at(int fd, const void *data, size_t bytes, size_t offset) {
   while (bytes) {
     ssize_t n = pwrite(fd, data, bytes, (off_t)offset);
@@ -409,9 +408,10 @@ sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *t
   char *text = whole_header(tensors, count, &header);
   bytes = header;
   for (int i = 0; i < count; i++) bytes += count_elements(&tensors[i]) * sizeof(float);
-  unlink(path); /* of an earlier try */
+  unlink(path); /* left by an earlier attempt */
   int fd = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0666);
-  int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes); /* a full disk is found now */
+  /* a full disk is detected now */
+  int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
   if (!error && (!write_at(fd, text, header, 0) || fsync(fd))) error = errno;
   if (fd >= 0) close(fd);
   free(text);

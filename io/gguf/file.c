@@ -2,8 +2,8 @@
  *
  *     "GGUF" | u32 version | u64 tensors | u64 keys | keys and values | tensors | padding | data
  *
- * A tensor is its name, its sizes, the fastest first, its type, and its offset in the data, which is
- * a multiple of the alignment. Nothing in the file is believed before it is checked. */
+ * A tensor is its name, its dimensions, fastest first, its type, and its offset in the data, a
+ * multiple of the alignment. Every value is checked before it is used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct sli_gguf {
   const unsigned char *data;
   size_t data_bytes;
   int count;
-  sli_stored_tensor *tensors; /* by name; the names are the file's own */
+  sli_stored_tensor *tensors; /* sorted by name; the names are owned */
 };
 
 bool sli_gguf_is(const char *path) {
@@ -54,7 +54,7 @@ static sl_status ends_within(const sli_gguf *file, const sli_stored_tensor *t) {
   return sl_fail(SL_E_INPUT, "%s is truncated: it ends within tensor %s", file->path, t->name);
 }
 
-/* Its last size changes fastest, which the file has first. */
+/* Reads the dimensions and reverses them: the file has the fastest first, t->dim has it last. */
 static sl_status read_shape(const sli_gguf *file, cursor *c, sli_stored_tensor *t) {
   uint32_t ndim;
   if (!sli_gguf_take(c, &ndim, 4)) return ends_within(file, t);
@@ -102,7 +102,8 @@ static sl_status read_tensor(sli_gguf *file, cursor *c) {
   return status;
 }
 
-/* No tensor takes less room than that, so a count that lies is found out first. */
+/* Reads the tensor entries. Each takes at least LEAST_BYTES, so a wrong count is found out
+ * first. */
 static sl_status read_tensors(sli_gguf *file, cursor *c, uint64_t count) {
   enum { LEAST_BYTES = 8 + 4 + 8 + 4 + 8 };
   if (count > c->left / LEAST_BYTES)
@@ -133,7 +134,7 @@ static int by_offset(const void *a, const void *b) {
   return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Each lies in the data, where it may begin, and behind the one before it. */
+/* Checks that each tensor is within the data, aligned, and does not overlap the one before it. */
 static sl_status check_places(const sli_gguf *file, size_t alignment) {
   size_t done = 0;
   for (int i = 0; i < file->count; i++) {
@@ -152,7 +153,7 @@ static sl_status check_places(const sli_gguf *file, size_t alignment) {
   return SL_OK;
 }
 
-/* In the names that we know them by. */
+/* Renames the tensors to Hugging Face's names. */
 static sl_status rename_tensors(sli_gguf *file) {
   for (int i = 0; i < file->count; i++) {
     char *own = (char *)file->tensors[i].name;
@@ -221,14 +222,14 @@ const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
   return sli_stored_find(file->tensors, file->count, name);
 }
 
-/* The rows of each head: the file has the first of both halves, then the second of both, ...; we
- * have one half behind the other. */
+/* Returns the row's place in Hugging Face's order. Within a head, the file interleaves the rows
+ * of both halves: first of each, second of each, ...; Hugging Face has one half after the other. */
 static size_t place_of(size_t r, size_t head) {
   size_t within = head ? r % head : 0;
   return r - within + within / 2 + (within % 2 ? head / 2 : 0);
 }
 
-/* Rows of a head, 0: they lie as they do there. */
+/* Sets *head to the rows of a head; 0: rows are in Hugging Face's order. */
 static sl_status find_head(const sli_gguf *file, const sli_stored_tensor *t, size_t *head) {
   size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name), rows = (size_t)t->dim[0];
   *head = heads ? rows / heads : 0;

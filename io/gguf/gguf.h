@@ -1,5 +1,5 @@
-/* GGUF files (ggml's docs/gguf.md says what they hold): keys with values, which say what a model is
- * and how its text is cut into tokens, and tensors, quantized or not. */
+/* GGUF files (format: ggml's docs/gguf.md): metadata, which describes the model and its
+ * tokenizer, and tensors, quantized or not. */
 #ifndef SLUICE_IO_GGUF_GGUF_H
 #define SLUICE_IO_GGUF_GGUF_H
 
@@ -10,31 +10,31 @@
 
 typedef struct sli_gguf sli_gguf;
 
-/* Does the file begin as one? */
+/* Returns whether the file begins with GGUF's magic. */
 bool sli_gguf_is(const char *path);
 
-/* Maps the file and checks all but the tensors' values: counts, lengths, sizes, offsets, overlaps,
- * doubled names. SL_E_INPUT names the file, and the key or the tensor where there is one. */
+/* Maps the file and checks everything but the tensors' values: counts, lengths, sizes, offsets,
+ * overlaps, duplicate names. SL_E_INPUT names the file, and the key or tensor if there is one. */
 sl_status sli_gguf_open(const char *path, sli_gguf **out);
 void sli_gguf_close(sli_gguf *file);
 
-/* Numbers, flags and texts by their keys, as one JSON object; the file's. */
+/* Returns the numbers, flags and texts of the metadata as one JSON object, owned by the file. */
 const cJSON *sli_gguf_metadata(const sli_gguf *file);
-/* Keys of arrays, by number; NULL behind the last. */
+/* Returns the key of an array by index; NULL after the last. */
 const char *sli_gguf_array_key(const sli_gguf *file, size_t index);
-/* The array of that key, the caller's to cJSON_Delete(); NULL if there is none. */
+/* Returns the array of a key, the caller's to cJSON_Delete(); NULL if there is none. */
 cJSON *sli_gguf_array(const sli_gguf *file, const char *key);
 
-/* Tensors in order of their names. Those of architectures that are known have Hugging Face's names;
- * the others have their own. Sizes are in Hugging Face's order, the last one's numbers side by side. */
+/* Access to tensors, sorted by name. In known architectures they have Hugging Face's names; in
+ * others their own. Dimensions are in Hugging Face's order, the last one contiguous. */
 int sli_gguf_count(const sli_gguf *file);
 const sli_stored_tensor *sli_gguf_at(const sli_gguf *file, int index);
 const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name);
 
-/* Unpacks a tensor to out[elements], with its rows in Hugging Face's order. SL_E_INPUT names the
- * tensor, where its type is not one that can be unpacked. */
+/* Dequantizes a tensor to out[elements], with rows in Hugging Face's order. SL_E_INPUT names a
+ * tensor whose type is not supported. */
 sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *tensor, float *out);
-/* Its blocks as they lie in the file, to out[tensor->bytes], its rows in that order too. */
+/* Copies a tensor's quantized blocks to out[tensor->bytes], with rows in Hugging Face's order. */
 sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *tensor, void *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Keys and values of a GGUF file. Nothing of it is believed before it is checked. */
+/* Keys and values of a GGUF file. Every value is checked before it is used. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 #include "base/base.h"
 #include "io/gguf/inner.h"
 
-/* As the format numbers them. */
+/* Type numbers of the format. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64, KINDS };
 
-enum { MOST_KEYS = 1 << 14 }; /* those there are some hundred of */
+enum { MOST_KEYS = 1 << 14 }; /* real files have some hundred */
 
-/* Bytes of a value; 0: it has a length of its own. */
+/* Bytes of a value; 0: variable. */
 static const size_t widths[KINDS] = {[U8] = 1, [I8] = 1, [U16] = 2, [I16] = 2, [U32] = 4, [I32] = 4,
                                      [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8};
 
@@ -28,7 +28,7 @@ static sl_status truncated(const char *path, const char *what) {
   return sl_fail(SL_E_INPUT, "%s is truncated: it ends within %s", path, what);
 }
 
-/* Passes over a text, and says where its bytes are. */
+/* Skips a text and returns where its bytes are. */
 static sl_status pass_text(cursor *c, const char *path, const char *what, const char **at,
                            size_t *bytes) {
   uint64_t length;
@@ -60,7 +60,7 @@ sl_status sli_gguf_take_text(cursor *c, const char *path, const char *what, char
 
 /* ---- one value ---------------------------------------------------------------------------- */
 
-/* The shortest decimal number that is this one in f32: 1e-5, not 9.999999747378752e-06. */
+/* Returns the shortest decimal number that rounds to this f32: 1e-5, not 9.999999747378752e-06. */
 static double shortest(float value) {
   char text[32];
   for (int digits = 1; digits < 9; digits++) {
@@ -127,7 +127,7 @@ static sl_status read_array(const char *path, cursor *c, const char *key, gguf_m
   return SL_OK;
 }
 
-/* The next element. */
+/* Reads the next element. */
 static cJSON *element_json(uint32_t kind, cursor *c) {
   if (kind == TEXT) {
     char *text = NULL;
@@ -151,7 +151,7 @@ cJSON *sli_gguf_array_json(const gguf_array *array) {
   return out;
 }
 
-/* ---- all of them -------------------------------------------------------------------------- */
+/* ---- metadata ----------------------------------------------------------------------------- */
 
 static bool is_known(const gguf_metadata *m, const char *key) {
   for (size_t i = 0; i < m->narrays; i++)

@@ -1,4 +1,4 @@
-/* What the tensors of an architecture are called in GGUF files, and in Hugging Face's. */
+/* Names of an architecture's tensors in GGUF files, and in Hugging Face's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,13 +6,13 @@
 #include "io/gguf/inner.h"
 
 typedef struct name {
-  const char *ours, *theirs; /* without ".weight" or ".bias"; of one layer: behind "blk.N." */
+  const char *ours, *theirs; /* without ".weight" or ".bias"; names of a layer follow "blk.N." */
 } name;
 
 typedef struct architecture {
   const char *type;
   const name *whole, *layer;
-  bool neighbours; /* numbers of q and k that turn together lie side by side */
+  bool neighbours; /* q and k rows of a rotary pair are adjacent */
 } architecture;
 
 static const name llama_whole[] = {{"token_embd", "model.embed_tokens"},
@@ -36,7 +36,7 @@ static const architecture *find_architecture(const cJSON *metadata) {
   return NULL;
 }
 
-/* The name that stands here, up to the dot behind it; NULL: none. */
+/* Looks up a name of `bytes` bytes; NULL: unknown. */
 static const char *look_up(const name *names, const char *ours, size_t bytes) {
   for (const name *n = names; n->ours; n++)
     if (strlen(n->ours) == bytes && !strncmp(n->ours, ours, bytes)) return n->theirs;

@@ -1,5 +1,5 @@
-/* How tensors lie in GGUF files, as ggml numbers their types. A quantized number is a small integer;
- * each block has a scale for its own, some have what is added as well. */
+/* Block layouts of tensors in GGUF files, by ggml's type numbers. A quantized number is a small
+ * integer; each block has its own scale, and in some types an offset. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,8 @@ static void unpack_bf16(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++) out[i] = sli_bfloat_to_float(word_at(from + 2 * i));
 }
 
-/* Sixteen bytes hold 32 numbers: the lower halves the first of them, the upper halves the rest. */
+/* Unpacks 32 numbers from sixteen bytes: the lower halves are the first 16, the upper halves the
+ * rest. */
 static void unpack_halves(const unsigned char *from, float scale, float shift, float *out) {
   for (int i = 0; i < 16; i++) {
     out[i] = (float)(from[i] & 15) * scale + shift;
@@ -29,7 +30,7 @@ static void unpack_halves(const unsigned char *from, float scale, float shift, f
   }
 }
 
-/* A scale; numbers from -8 on. Eight times the scale is exact, and so is the product. */
+/* A scale; numbers start at -8. Eight times the scale is exact, and so is the product. */
 static void unpack_q4_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 18, out += 32) {
     float scale = sli_half_to_float(word_at(from));
@@ -37,13 +38,13 @@ static void unpack_q4_0(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* A scale, and what is added. */
+/* A scale and an offset. */
 static void unpack_q4_1(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 20, out += 32)
     unpack_halves(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)), out);
 }
 
-/* The same with a fifth bit of each number, all of them in four bytes before the halves. */
+/* Unpacks 32 numbers with a fifth bit each; four bytes before the halves hold these bits. */
 static void unpack_fifths(const unsigned char *from, float scale, float shift, float *out) {
   uint32_t fifth = word_at(from) | (uint32_t)word_at(from + 2) << 16;
   for (int i = 0; i < 16; i++) {
@@ -52,7 +53,7 @@ static void unpack_fifths(const unsigned char *from, float scale, float shift, f
   }
 }
 
-/* A scale; numbers from -16 on, which is exact as well. */
+/* A scale; numbers start at -16, which is exact as well. */
 static void unpack_q5_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 22, out += 32) {
     float scale = sli_half_to_float(word_at(from));
@@ -65,7 +66,7 @@ static void unpack_q5_1(const unsigned char *from, size_t blocks, float *out) {
     unpack_fifths(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)), out);
 }
 
-/* A scale, and 32 bytes with signs. */
+/* A scale, and 32 signed bytes. */
 static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 34, out += 32) {
     float scale = sli_half_to_float(word_at(from));
@@ -73,10 +74,11 @@ static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* ---- blocks of 256 numbers, whose parts have small scales of their own -------------------------- */
+/* ---- blocks of 256 numbers, whose parts have small scales of their own ----------------------- */
 
-/* Part j's scale and what is taken away, of eight: six bits each, in twelve bytes. The first four of
- * both are the lower bits of bytes; the others' upper two bits are the upper bits of those. */
+/* Unpacks the scale and minimum of part j, of eight: six bits each, in twelve bytes. Those of
+ * the first four parts are the low bits of the first eight bytes. The other parts' low four bits
+ * are in the last four bytes, their upper two bits in the upper bits of the first eight. */
 static void part_scales(const unsigned char *from, int j, float *scale, float *less) {
   bool first = j < 4;
   int upper_scale = first ? 0 : from[j - 4] >> 6 << 4, upper_less = first ? 0 : from[j] >> 6 << 4;
@@ -84,8 +86,8 @@ static void part_scales(const unsigned char *from, int j, float *scale, float *l
   *less = (float)(first ? from[j + 4] & 63 : from[j + 4] >> 4 | upper_less);
 }
 
-/* Parts of 32 numbers: two lie in the halves of 32 bytes. `fifth` has a bit more of each number, for
- * each part a bit of its bytes; NULL: there are none. */
+/* Unpacks parts of 32 numbers: two parts share the halves of 32 bytes. `fifth` holds one more
+ * bit of each number, a bit of its bytes per part; NULL: none. */
 static void unpack_parts(const unsigned char *head, const unsigned char *fifth, const unsigned char *from,
                          float *out) {
   float scale = sli_half_to_float(word_at(head)), least = sli_half_to_float(word_at(head + 2));
@@ -109,7 +111,7 @@ static void unpack_q5_k(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 176, out += 256) unpack_parts(from, from + 16, from + 48, out);
 }
 
-/* Numbers from -32 on, in parts of 16, each with a scale that has a sign. Four bits of a number lie in
+/* Numbers start at -32, in parts of 16 with a signed scale each. Four bits of a number are in
  * the halves of the first 128 bytes, two in the quarters of the next 64. */
 static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 210, out += 256) {

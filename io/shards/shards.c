@@ -9,7 +9,7 @@
 #include "io/gguf/gguf.h"
 #include "io/json.h"
 
-/* One of both. */
+/* One file: safetensors or GGUF. */
 typedef struct shard {
   char *path;
   sli_safetensors *file;
@@ -42,7 +42,7 @@ static int find_path(const sli_shards *s, const char *path) {
   return -1;
 }
 
-/* One tensor of the index: its file is opened when it is named first. */
+/* Adds one tensor of the index, and opens its file on first use. */
 static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *doc, const cJSON *item) {
   sl_status status = sli_json_is(doc, item, SLI_JSON_TEXT);
   if (status) return status;
@@ -87,7 +87,7 @@ static sl_status add_folder(sli_shards *s, const char *folder) {
   return status;
 }
 
-/* ---- all of them ------------------------------------------------------------------------- */
+/* ---- files and folders ------------------------------------------------------------------- */
 
 sl_status sli_shards_open(const char *path, sli_shards **out) {
   sli_shards *s = sli_calloc(1, sizeof *s);

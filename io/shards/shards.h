@@ -1,5 +1,4 @@
-/* The weights of one model: in one file, safetensors or GGUF, or in a folder of Hugging Face's with
- * several. */
+/* The weights of a model: one file, safetensors or GGUF, or a Hugging Face folder with several. */
 #ifndef SLUICE_IO_SHARDS_H
 #define SLUICE_IO_SHARDS_H
 
@@ -7,24 +6,23 @@
 
 typedef struct sli_shards sli_shards;
 
-/* Opens a file, or in a folder model.safetensors or the files that
- * model.safetensors.index.json names. SL_E_INPUT names the file, and the tensor where there is
- * one. */
+/* Opens a file, or in a folder model.safetensors or the files that model.safetensors.index.json
+ * names. SL_E_INPUT names the file, and the tensor if there is one. */
 sl_status sli_shards_open(const char *path, sli_shards **out);
 void sli_shards_close(sli_shards *s);
 
 int sli_shards_count(const sli_shards *s);
 const char *sli_shards_path(const sli_shards *s, int file);
 
-/* The tensors of a file, in a row, in order of their names. */
+/* Returns the tensors of a file as an array sorted by name. */
 int sli_shards_tensors(const sli_shards *s, int file, const sli_stored_tensor **out);
 
-/* The tensor of that name, and the number of its file; NULL if there is none. */
+/* Returns the tensor of a name, and its file's index; NULL if there is none. */
 const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, int *file);
 
-/* Its values, to out[elements]; SL_E_INPUT for types that cannot be read. */
+/* Reads a tensor as f32 to out[elements]; SL_E_INPUT for unsupported types. */
 sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor, float *out);
-/* The same of a GGUF file as its blocks lie there, to out[tensor->bytes]. */
+/* Copies a GGUF tensor's quantized blocks to out[tensor->bytes]. */
 sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor, void *out);
 
 #endif

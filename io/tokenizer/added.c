@@ -1,4 +1,4 @@
-/* Added tokens: texts that are a token wherever they stand, before anything else is cut. */
+/* Added tokens: texts that are a token wherever they occur, matched before the text is split. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -7,14 +7,14 @@
 #include "io/tokenizer/inner.h"
 
 typedef struct token {
-  char *text;              /* as it is decoded */
-  char *sought;            /* as it is looked for */
-  size_t bytes;            /* of sought */
+  char *text;              /* decoded text */
+  char *sought;            /* text to search for */
+  size_t bytes;            /* bytes of sought */
   int32_t number;
-  bool special, normalized, word, left, right; /* right: takes white space behind it along */
+  bool special, normalized, word, left, right; /* right: also matches the white space behind it */
 } token;
 
-/* Tokens in some order. */
+/* A sorted list of tokens. */
 typedef struct order {
   const token **items;
   size_t count;
@@ -23,9 +23,9 @@ typedef struct order {
 struct added {
   token *items;
   size_t count, capacity;
-  order sought[2];     /* those that are looked for, by their texts, [normalized] */
-  order numbered;      /* all, by their numbers */
-  bool begins[2][256]; /* with which bytes tokens that are looked for begin, [normalized] */
+  order sought[2];     /* tokens to search for, sorted by text, [normalized] */
+  order numbered;      /* all tokens, sorted by number */
+  bool begins[2][256]; /* first bytes of tokens to search for, [normalized] */
 };
 
 added *sli_added_create(void) { return sli_calloc(1, sizeof(added)); }
@@ -44,9 +44,9 @@ void sli_added_destroy(added *a) {
   free(a);
 }
 
-/* ---- looking for them ------------------------------------------------------------------------- */
+/* ---- search ---------------------------------------------------------------------------------- */
 
-/* The character that ends at `at`, or begins there; 0 at the ends of the text. */
+/* Returns the character that ends at `at`, or that begins there; 0 at the ends of the text. */
 static utf8proc_int32_t character_before(span text, size_t at) {
   utf8proc_int32_t c = 0;
   size_t begin = at;
@@ -80,7 +80,8 @@ static bool is_alone(const token *k, span text, size_t at) {
   return !is_of_word(character_before(text, at)) && !is_of_word(character_at(text, at + k->bytes));
 }
 
-/* Of tokens from `from` on that agree in `depth` bytes, the first whose next byte is `byte` or more. */
+/* Binary search: among tokens from `from` on that share `depth` bytes, the first whose next byte
+ * is `byte` or more. */
 static size_t first_with(const order *o, size_t from, size_t end, size_t depth, int byte) {
   while (from < end) {
     size_t middle = from + (end - from) / 2;
@@ -92,7 +93,7 @@ static size_t first_with(const order *o, size_t from, size_t end, size_t depth, 
   return from;
 }
 
-/* The longest that stands there: byte by byte fewer tokens of the order agree with the text. */
+/* Returns the longest token at `at`: each further byte narrows the range of tokens that match. */
 static const token *token_at(const added *a, bool normalized, span text, size_t at) {
   const order *o = &a->sought[normalized];
   const token *best = NULL;
@@ -151,13 +152,13 @@ span sli_added_text(const added *a, int32_t number, bool *special) {
 size_t sli_added_longest(const added *a, size_t most) {
   for (size_t i = 0; i < a->count; i++) {
     const token *k = &a->items[i];
-    if (k->bytes && (k->left || k->right)) return 0; /* with as many spaces as there are */
+    if (k->bytes && (k->left || k->right)) return 0; /* it matches any number of spaces */
     most = SLI_MAX(most, k->bytes);
   }
   return most;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void seek(token *k, normalizer *n) {
   span text = {k->text, strlen(k->text)};
@@ -187,9 +188,9 @@ sl_status sli_added_read(added *a, const cJSON *item, normalizer *n) {
   return SL_OK;
 }
 
-/* ---- orders ----------------------------------------------------------------------------------------- */
+/* ---- sorting --------------------------------------------------------------------------------- */
 
-/* Of equals the first that was read goes first. */
+/* Tie-break: the token that was read first comes first. */
 static int by_place(const token *a, const token *b) { return (a > b) - (a < b); }
 
 static int by_sought(const void *one, const void *other) {

@@ -1,5 +1,4 @@
-/* Decoders: from the texts of tokens to one text. Each step makes a new row of texts of the one
- * that the step before it leaves. */
+/* Decoders: the texts of tokens become one text. Each step turns a list of texts into a new one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +8,8 @@
 typedef struct step {
   void (*run)(const struct step *p, const texts *in, texts *out);
   char *from, *to;
-  int begin, end;     /* strip: at most so many at each end */
-  bool drops_first;   /* metaspace: the marks of the first token */
+  int begin, end;     /* strip: most characters removed at each end */
+  bool drops_first;   /* metaspace: removes the marks of the first token */
 } step;
 
 struct decoder {
@@ -29,7 +28,7 @@ void sli_decoder_destroy(decoder *d) {
   free(d);
 }
 
-/* ---- rows of texts ---------------------------------------------------------------------------- */
+/* ---- lists of texts -------------------------------------------------------------------------- */
 
 void sli_texts_end(texts *t) {
   SLI_GROW(t->ends, t->count, t->room);
@@ -68,9 +67,9 @@ void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
   texts_fini(in);
 }
 
-/* ---- the steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-/* A token's characters are bytes; one that has others stands for itself. */
+/* Byte-level: a token's characters become bytes; a token with other characters is kept. */
 static void bytes(const step *p, const texts *in, texts *out) {
   (void)p;
   for (size_t i = 0; i < in->count; i++) {
@@ -89,7 +88,7 @@ static int hex_digit(char c) {
        : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* "<0x0A>" */
+/* Parses "<0x0A>". */
 static bool is_byte(span text, char *byte) {
   if (text.bytes != 6 || memcmp(text.at, "<0x", 3) || text.at[5] != '>') return false;
   int high = hex_digit(text.at[3]), low = hex_digit(text.at[4]);
@@ -98,7 +97,8 @@ static bool is_byte(span text, char *byte) {
   return true;
 }
 
-/* Bytes that are no UTF-8 together are each U+FFFD, unless they are wanted as they are. */
+/* Ends a run of byte tokens: if it is not valid UTF-8, each byte becomes U+FFFD, unless raw
+ * bytes are wanted. */
 static void end_bytes(text_row *held, texts *out) {
   span text = {held->items, held->count};
   if (!held->count) return;
@@ -170,7 +170,7 @@ static void strip(const step *p, const texts *in, texts *out) {
   }
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static step *add_step(decoder *d, void (*run)(const step *, const texts *, texts *)) {
   SLI_GROW(d->steps, d->count, d->capacity);

@@ -1,6 +1,6 @@
-/* The tokenizer of a GGUF file, as a tokenizer.json would say it. Byte-level BPE: the file has tokens,
- * merges and the name of how text is cut into words before; what such a name stands for is a table.
- * SentencePiece's BPE: it has pieces with scores, and spaces are marks. */
+/* Converts the tokenizer of a GGUF file to a tokenizer.json. Byte-level BPE: the file has
+ * tokens, merges and the name of a pre-tokenizer, which a table maps to its pattern.
+ * SentencePiece's BPE: the file has pieces with scores, and spaces are marks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "io/gguf/gguf.h"
 #include "io/tokenizer/inner.h"
 
-/* What tokenizer.ggml.token_type says of a token. */
+/* Token types of tokenizer.ggml.token_type. */
 enum { CONTROL = 3, USER_DEFINED = 4 };
 
 static const char llama3_words[] =
@@ -18,15 +18,15 @@ static const char qwen2_words[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* How a text is cut, by the name in tokenizer.ggml.pre. */
+/* Pre-tokenizer, by the name in tokenizer.ggml.pre. */
 typedef struct cut {
   const char *name;
-  bool pieces;            /* SentencePiece's; what follows up to `begins` is not asked */
-  const char *words;      /* a pattern; NULL: GPT-2's */
-  bool digits;            /* each is a word */
+  bool pieces;            /* SentencePiece; the fields up to `begins` are unused */
+  const char *words;      /* pattern; NULL: GPT-2's */
+  bool digits;            /* each digit is a word */
   const char *normalizer; /* NULL: none */
-  bool ignore_merges;     /* a word that is a token is that token */
-  bool begins;            /* a text begins with a mark, unless the file says otherwise */
+  bool ignore_merges;     /* a word that is a token is not merged */
+  bool begins;            /* a text begins with a special token, unless the file says otherwise */
 } cut;
 
 static const cut cuts[] = {
@@ -60,7 +60,7 @@ static sl_status find_cut(const char *path, const cJSON *keys, const cut **out) 
                  "tokenizer", path, pre ? pre : "");
 }
 
-/* ---- its parts ---------------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------------------------- */
 
 static cJSON *typed(const char *type) {
   cJSON *item = cJSON_CreateObject();
@@ -107,7 +107,7 @@ static void add_replacement(cJSON *steps, const char *what, const char *with) {
   cJSON_AddStringToObject(step, "content", with);
 }
 
-/* Spaces become marks, and where the file does not say otherwise a mark goes before a text. */
+/* Normalizer: spaces become marks, and a mark is prepended to the text if `prefix`. */
 static cJSON *normalizer_json(const cut *c, bool prefix) {
   if (!c->pieces) return c->normalizer ? typed(c->normalizer) : cJSON_CreateNull();
   cJSON *all = typed("Sequence"), *steps = cJSON_AddArrayToObject(all, "normalizers");
@@ -116,7 +116,7 @@ static cJSON *normalizer_json(const cut *c, bool prefix) {
   return all;
 }
 
-/* And back. */
+/* Decoder: the inverse of the normalizer. */
 static cJSON *decoder_json(const cut *c, bool prefix) {
   if (!c->pieces) return byte_level(true);
   cJSON *all = typed("Sequence"), *steps = cJSON_AddArrayToObject(all, "decoders");
@@ -135,7 +135,7 @@ static void add_text(cJSON *to, const char *name, const char *text) {
   cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
 }
 
-/* Takes `merges` over. */
+/* Makes the model; takes over `merges`. */
 static cJSON *model_json(const cut *c, const cJSON *tokens, const char *unknown, cJSON *merges) {
   static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
   cJSON *model = typed("BPE"), *vocab = cJSON_CreateObject();
@@ -171,7 +171,7 @@ static cJSON *added_tokens(const cJSON *tokens, const cJSON *types) {
   return all;
 }
 
-/* ---- marks around a text --------------------------------------------------------------------- */
+/* ---- special tokens around a text ------------------------------------------------------------ */
 
 typedef struct mark {
   const char *text; /* NULL: none */
@@ -225,23 +225,23 @@ static cJSON *post_processor(const mark marks[2]) {
   return item;
 }
 
-/* What stands for characters that are no token, of which byte-level BPE has none. */
+/* Returns the unknown token's text; byte-level BPE has none. */
 static const char *unknown_text(const cut *c, const cJSON *keys, const cJSON *tokens) {
   const cJSON *number = field(keys, "tokenizer.ggml.unknown_token_id");
   const cJSON *token = c->pieces && cJSON_IsNumber(number) ? cJSON_GetArrayItem(tokens, number->valueint) : NULL;
   return token ? token->valuestring : NULL;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 static bool is_texts(const cJSON *array) { return array && (!array->child || cJSON_IsString(array->child)); }
 
-/* What the file has of it. */
+/* The tokenizer's data in the file. */
 typedef struct parts {
   const char *path;
   const cJSON *keys;
   cJSON *tokens, *types, *merges, *scores;
-  mark marks[2]; /* before a text and behind it */
+  mark marks[2]; /* before and after a text */
 } parts;
 
 static void read_arrays(parts *p, const sli_gguf *file) {

@@ -1,4 +1,4 @@
-/* What the parts of a tokenizer.json may say. */
+/* Access to fields of a tokenizer.json. */
 #include <string.h>
 
 #include "io/tokenizer/inner.h"

@@ -1,6 +1,6 @@
-/* Byte-pair encoding of one word (Sennrich et al., arXiv 1508.07909): of all neighbours that may
- * become one token those of the earliest rule do, the leftmost first, until none may. A heap of
- * (rule, place) finds them; what it says of a pair that is no longer there is passed over. */
+/* Byte-pair encoding of one word (Sennrich et al., arXiv 1508.07909). Of all adjacent pairs that
+ * a rule merges, the pair of the earliest rule is merged, the leftmost first, until no rule
+ * applies. A heap of (rule, place) finds them; stale entries, whose pair is gone, are skipped. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ void sli_merges_add(merges *m, int32_t left, int32_t right, int32_t token) {
   *r = (rule){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, ++m->count, token};
 }
 
-/* ---- the heap ------------------------------------------------------------------------------- */
+/* ---- heap ----------------------------------------------------------------------------------- */
 
 static void push(merging *m, uint64_t key) {
   size_t i = m->queued++;
@@ -65,9 +65,10 @@ static uint64_t pop(merging *m) {
   return top;
 }
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
-enum { KEPT = 1 << 18, LOOKS = 1 << 12 }; /* tokens whose room is kept; steps from one look at `stop` to the next */
+/* KEPT: tokens whose buffers are kept; LOOKS: steps between checks of `stop` */
+enum { KEPT = 1 << 18, LOOKS = 1 << 12 };
 
 void sli_merging_fini(merging *m) {
   free(m->tokens);
@@ -77,7 +78,8 @@ void sli_merging_fini(merging *m) {
   *m = (merging){0};
 }
 
-/* A word of n tokens has n - 1 pairs, and each of at most n - 1 merges makes two new ones. */
+/* Bound of the heap: a word of n tokens has n - 1 pairs, and each of at most n - 1 merges adds
+ * two. */
 void sli_merging_begin(merging *m, size_t count) {
   if (count <= m->room) return;
   m->room = SLI_MAX(2 * m->room, count);

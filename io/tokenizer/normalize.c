@@ -1,4 +1,4 @@
-/* Normalizers: what happens to a text before it is cut. */
+/* Normalizers: changes to a text before it is split. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,14 +36,15 @@ void sli_normalizer_destroy(normalizer *n) {
 
 span sli_normalize(normalizer *n, span text, const atomic_bool *stop) {
   for (size_t i = 0; i < n->count && text.bytes; i++) {
-    text_row *room = &n->rooms[text.at == n->rooms[0].items]; /* not the one that it lies in */
+    /* the buffer that does not hold the text */
+    text_row *room = &n->rooms[text.at == n->rooms[0].items];
     room->count = 0;
     text = n->steps[i].run(&n->steps[i], text, stop, room);
   }
   return text;
 }
 
-/* ---- the steps -------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static size_t count_ascii(span text) {
   size_t n = 0;
@@ -72,10 +73,10 @@ static span prepend(const step *p, span text, const atomic_bool *stop, text_row 
   return (span){room->items, room->count};
 }
 
-/* ---- Unicode's forms ----------------------------------------------------------------------------
-
- * utf8proc decomposes and composes characters; marks are put in order here, since it takes time
- * that grows as the square of their number in a row. */
+/* ---- Unicode's forms ------------------------------------------------------------------------
+ *
+ * utf8proc decomposes and composes characters. Combining marks are sorted here, since utf8proc
+ * takes quadratic time in the length of a run of marks. */
 
 enum { MOST_PARTS = 32, BLOCK = 4096 }; /* no character has more than 18 parts */
 
@@ -94,7 +95,8 @@ static void characters_fini(characters *c) {
 static void add_parts(characters *c, utf8proc_int32_t character, utf8proc_option_t form) {
   if (c->room < c->count + MOST_PARTS) {
     c->room = 2 * c->room + MOST_PARTS;
-    c->items = sli_realloc(c->items, c->room + 1, sizeof *c->items); /* and a zero that utf8proc puts behind */
+    /* plus the zero that utf8proc appends */
+    c->items = sli_realloc(c->items, c->room + 1, sizeof *c->items);
     c->classes = sli_realloc(c->classes, c->room, 1);
   }
   int bound = 0;
@@ -104,7 +106,7 @@ static void add_parts(characters *c, utf8proc_int32_t character, utf8proc_option
     c->classes[c->count] = (uint8_t)utf8proc_get_property(c->items[c->count])->combining_class;
 }
 
-/* Marks [from, end) by their classes; those of one class stay as they are. */
+/* Sorts marks [from, end) by class, stably. */
 static void sort_marks(characters *c, size_t from, size_t end) {
   size_t places[256] = {0}, at = 0, n = end - from;
   bool sorted = true;
@@ -140,10 +142,11 @@ static void add_ordered(characters *c, utf8proc_option_t form, text_row *out) {
   c->count = 0;
 }
 
-/* NFC and the like. ASCII is as it is in all of them, and what stands before it is done with when it
- * comes. */
+/* Applies NFC, NFD, NFKC or NFKD. ASCII characters are unchanged in all forms, and everything
+ * before one can be composed when it comes. */
 static span compose(const step *p, span text, const atomic_bool *stop, text_row *room) {
-  size_t at = count_ascii(text), plain = at ? at - 1 : 0; /* the last may go together with what follows */
+  /* the last one may compose with what follows */
+  size_t at = count_ascii(text), plain = at ? at - 1 : 0;
   if (at == text.bytes) return text;
   sli_text_add(room, text.at, plain);
   characters c = {0};
@@ -160,9 +163,9 @@ static span compose(const step *p, span text, const atomic_bool *stop, text_row 
   return (span){room->items, room->count};
 }
 
-/* ---- how much shorter -----------------------------------------------------------------------------
-
- * A character of a form has at least a quarter of the bytes of what it is made of. */
+/* ---- shortening -----------------------------------------------------------------------------
+ *
+ * A character of a normal form has at least a quarter of the bytes that it is made of. */
 
 static size_t shortens(const step *p) {
   enum { FORM = 4 };
@@ -181,7 +184,7 @@ size_t sli_normalizer_shortens(const normalizer *n) {
   return times;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static step *add_step(normalizer *n, span (*run)(const step *, span, const atomic_bool *, text_row *)) {
   SLI_GROW(n->steps, n->count, n->capacity);

@@ -1,6 +1,6 @@
-/* From Oniguruma's syntax to PCRE2's, by descent. Every part is read as Oniguruma reads it, and written
- * in words that have no second meaning: characters by their numbers, classes by their members, flags by
- * groups, and no group is numbered. */
+/* Translator from Oniguruma's syntax to PCRE2's, by recursive descent. Every part is parsed with
+ * Oniguruma's rules and written in unambiguous syntax: characters by number, classes by member,
+ * flags by group, and no group is numbered. */
 #include "io/tokenizer/pattern.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@
 enum { MOST_DEPTH = 100, MOST_REPEAT = 65535, LAST_CHARACTER = 0x10ffff, NO_CHARACTER = -1 };
 
 typedef struct flags {
-  bool caseless, any, extended; /* `any`: a dot takes ends of lines too */
+  bool caseless, any, extended; /* `any`: a dot matches newlines too */
 } flags;
 
 typedef struct reader {
@@ -23,17 +23,17 @@ typedef struct reader {
   text_row out;
   flags flags;
   int depth;
-  bool negated;     /* the class being read, or one around it, is what others are not */
-  int32_t last, before; /* the characters just written, if nothing else is between, for case folding */
+  bool negated;     /* the current class, or one around it, is negated */
+  int32_t last, before; /* the characters just written, if adjacent; for case folding */
   sl_status status;
 } reader;
 
-/* What an item is to a quantifier. */
+/* How a quantifier may apply to an item. */
 typedef enum item { NOTHING, ONE, PLACE } item;
 
 static void alternatives(reader *r);
 
-/* ---- reading and writing ---------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static void refuse(reader *r, const char *format, ...) {
   if (r->status) return;
@@ -76,7 +76,7 @@ static int32_t next_character(reader *r) {
   return c;
 }
 
-/* Digits of a number; -1: there are fewer than `least`. */
+/* Reads the digits of a number; -1: fewer than `least`. */
 static long digits(reader *r, int base, int least, int most) {
   long value = 0;
   int n = 0;
@@ -90,7 +90,7 @@ static long digits(reader *r, int base, int least, int most) {
   return value;
 }
 
-/* ---- characters -------------------------------------------------------------------------------- */
+/* ---- characters ------------------------------------------------------------------------------ */
 
 static int32_t checked(reader *r, long value) {
   bool good = value >= 0 && value <= LAST_CHARACTER && !(value >= 0xd800 && value < 0xe000);
@@ -98,7 +98,7 @@ static int32_t checked(reader *r, long value) {
   return good ? (int32_t)value : NO_CHARACTER;
 }
 
-/* \xHH of 80 and more would be a byte. */
+/* Reads \xHH or \x{H...}; \xHH from 80 on would be a byte and is rejected. */
 static int32_t hex_escape(reader *r) {
   if (!take(r, "{")) {
     long value = digits(r, 16, 1, 2);
@@ -110,8 +110,8 @@ static int32_t hex_escape(reader *r) {
   return checked(r, value);
 }
 
-/* The character that an escape stands for, behind its backslash, or NO_CHARACTER: it is something else,
- * and nothing has been read. */
+/* Reads the character of an escape, behind its backslash. NO_CHARACTER: it is something else,
+ * and nothing has been consumed. */
 static int32_t escaped_character(reader *r) {
   static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
   char c = *r->at;
@@ -124,10 +124,11 @@ static int32_t escaped_character(reader *r) {
   return next_character(r);
 }
 
-/* ---- case -------------------------------------------------------------------------------------- */
+/* ---- case ------------------------------------------------------------------------------------ */
 
-/* Oniguruma takes one character for several that fold alike ("ss", "fi"), which PCRE2 does not: letters are
- * taken whose case is one character in all ways, and no pair that a single one stands for. */
+/* Oniguruma also matches one character with several that fold alike ("ss", "fi"); PCRE2 does
+ * not. Letters are supported if their case folds to a single character in every way, and pairs
+ * if no single character folds to them. */
 static bool folds_alone(int32_t c) {
   bool latin = c >= 0xc0 && c < 0x180 && c != 0xdf && c != 0x130 && c != 0x131 && c != 0x149 && c != 0x17f && c != 0x1f0;
   bool without = (c >= 0x80 && c < 0xc0 && c != 0xb5) || (c >= 0x2010 && c <= 0x2027) || (c >= 0x3000 && c < 0xa000) ||
@@ -153,7 +154,7 @@ static item literal(reader *r, int32_t c) {
   return ONE;
 }
 
-/* ---- classes ------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static const property *property_of(const char *name) {
   const property *p = sli_properties;
@@ -161,13 +162,14 @@ static const property *property_of(const char *name) {
   return p->name ? p : NULL;
 }
 
-/* Where case does not matter, classes have letters of several characters, and their cases, as well. */
+/* Rejects properties in caseless patterns: there Oniguruma's classes also match other cases, and
+ * sequences of several characters. */
 static void check_property(reader *r, const property *p) {
   bool plain = !strcmp(p->name, "\\s") || !strcmp(p->name, "\\d") || !strcmp(p->name, "\\h") || !strcmp(p->name, "\\w");
   if (r->flags.caseless && !plain) refuse(r, "a property where case does not matter is not supported");
 }
 
-/* One character of the class, or one that it has not. */
+/* Writes one character in the class, or not in it. */
 static void add_property(text_row *out, const property *p, bool negated) {
   const char *parts[6] = {negated ? "[^" : "[", p->has, "]"};
   if (p->lacks) add(out, negated ? "(?:" : "(?:(?![");
@@ -177,7 +179,8 @@ static void add_property(text_row *out, const property *p, bool negated) {
   if (p->lacks) add(out, ")");
 }
 
-/* A name without what does not count in it, up to `end`; false: it is too long, or does not end. */
+/* Reads a name up to `end`, without characters that do not count; false: too long, or
+ * unterminated. */
 static bool read_name(reader *r, const char *end, char out[40]) {
   const char *stop = strstr(r->at, end);
   size_t n = 0;
@@ -191,7 +194,7 @@ static bool read_name(reader *r, const char *end, char out[40]) {
   return stop && n;
 }
 
-/* Behind \p, \P. */
+/* Reads the property behind \p or \P. */
 static const property *named_property(reader *r, bool *negated) {
   char name[40];
   const char *begin = r->at;
@@ -202,7 +205,7 @@ static const property *named_property(reader *r, bool *negated) {
   return p;
 }
 
-/* A class that an escape stands for, behind its backslash; NULL: it is something else. */
+/* Reads the class of an escape, behind its backslash; NULL: it is something else. */
 static const property *escaped_property(reader *r, bool inside, bool *negated) {
   char c = *r->at;
   if (!c || !strchr("dDhHsSwWpP", c)) return NULL;
@@ -214,7 +217,8 @@ static const property *escaped_property(reader *r, bool inside, bool *negated) {
   return property_of(name);
 }
 
-/* What one side of && has: members for one pair of brackets, and others, each with a bar before it. */
+/* One operand of &&: members for one pair of brackets, and alternatives, each with a bar before
+ * it. */
 typedef struct side {
   text_row members, others;
 } side;
@@ -232,7 +236,7 @@ static void add_class(reader *r, side *s, const property *p, bool negated) {
   add_property(&s->others, p, negated);
 }
 
-/* [:alpha:] */
+/* Reads [:alpha:]. */
 static bool posix(reader *r, side *s) {
   char name[40];
   if (!take(r, "[:")) return false;
@@ -244,7 +248,7 @@ static bool posix(reader *r, side *s) {
   return true;
 }
 
-/* A character of a class, escaped or not; NO_CHARACTER: a class has been added instead. */
+/* Reads one character of a class, escaped or not; NO_CHARACTER: a class was added instead. */
 static int32_t member(reader *r, side *s) {
   if (*r->at != '\\') return next_character(r);
   r->at++;
@@ -277,7 +281,7 @@ static void characters(reader *r, side *s, bool first) {
   if (to > from) add(&s->members, "-"), add_number(&s->members, to);
 }
 
-/* One character of a side; nothing is left of it. */
+/* Writes one operand as a match of one character, and empties it. */
 static void end_side(reader *r, side *s, text_row *out) {
   sli_text_add(&s->members, "", 1);
   sli_text_add(&s->others, "", 1);
@@ -291,7 +295,7 @@ static void end_side(reader *r, side *s, text_row *out) {
   *s = (side){0};
 }
 
-/* The sides so far as looks ahead, the last as what is taken. */
+/* Reads operands of &&: all but the last become lookaheads. */
 static void sides(reader *r, text_row *out) {
   side s = {0};
   text_row last = {0};
@@ -316,7 +320,7 @@ static void sides(reader *r, text_row *out) {
   if (several && r->flags.caseless) refuse(r, "&& where case does not matter is not supported");
 }
 
-/* Behind the bracket that begins it. */
+/* Reads a class, behind its opening bracket. */
 static void class(reader *r, text_row *out) {
   bool negated = take(r, "^"), outer = r->negated;
   if (negated && outer) refuse(r, "a negated class within a negated one");
@@ -330,9 +334,9 @@ static void class(reader *r, text_row *out) {
   r->depth--;
 }
 
-/* ---- escapes --------------------------------------------------------------------------------------- */
+/* ---- escapes --------------------------------------------------------------------------------- */
 
-/* Escapes that stand for something written elsewise; PLACE: no quantifier may follow. */
+/* Escapes with another spelling in PCRE2; PLACE: no quantifier may follow. */
 static const struct {
   const char *name, *text;
   item kind;
@@ -364,9 +368,9 @@ static item escape(reader *r) {
   return literal(r, c);
 }
 
-/* ---- groups ----------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
-/* To the end of a group, which is read. */
+/* Reads to the end of a group and consumes it. */
 static void group(reader *r, const char *begin) {
   flags outer = r->flags;
   add(&r->out, begin);
@@ -378,7 +382,7 @@ static void group(reader *r, const char *begin) {
   add(&r->out, ")");
 }
 
-/* Behind "(?": flags, for the rest of the group that they stand in, or for one of their own. */
+/* Reads flags behind "(?": for the rest of the enclosing group, or for a group of their own. */
 static item flagged(reader *r) {
   flags now = r->flags, outer = r->flags;
   bool on = true;
@@ -403,7 +407,7 @@ static item flagged(reader *r) {
   else alternatives(r);
   r->depth--;
   add(&r->out, ")");
-  return NOTHING; /* a bracket or the end is next */
+  return NOTHING; /* a bracket or the end comes next */
 }
 
 static item parenthesis(reader *r) {
@@ -430,9 +434,9 @@ static item parenthesis(reader *r) {
   return group(r, "(?:"), ONE;
 }
 
-/* ---- quantifiers --------------------------------------------------------------------------------------- */
+/* ---- quantifiers ----------------------------------------------------------------------------- */
 
-/* {n}, {n,}, {n,m} or {,m}; false: none stands here. *fixed: the first of them. */
+/* Reads {n}, {n,}, {n,m} or {,m}; false: no interval. *fixed: it is {n}. */
 static bool interval(reader *r, long *least, long *most, bool *fixed) {
   const char *begin = r->at;
   if (!take(r, "{")) return false;
@@ -448,8 +452,9 @@ static bool interval(reader *r, long *least, long *most, bool *fixed) {
   return true;
 }
 
-/* A quantifier behind what was written from `from` on; false: there is none. What has one already is put
- * into a group. An interval takes ? for lazy, unless it is one number, and + as one more quantifier. */
+/* Reads a quantifier of the text written from `from` on; false: there is none. An item that
+ * already has one is put into a group. Behind an interval, ? means lazy, unless it is {n}, and +
+ * is another quantifier. */
 static bool quantifier(reader *r, size_t from, bool again) {
   char text[64];
   long least, most;
@@ -471,7 +476,7 @@ static bool quantifier(reader *r, size_t from, bool again) {
   return true;
 }
 
-/* ---- all together ----------------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------- */
 
 static void skip_space(reader *r) {
   while (r->flags.extended && *r->at && strchr(" \t\n\r\f\v#", *r->at)) {

@@ -1,5 +1,6 @@
-/* A SentencePiece model has pieces with scores, and no merges: of two neighbours that make a piece, those
- * with the best one become it first. As merges that is every way to cut a piece in two others. */
+/* A SentencePiece model has pieces with scores, and no merges: of two adjacent pieces that form
+ * a piece, the one with the best score is merged first. The equivalent merges are all ways to
+ * split a piece into two others. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +8,10 @@
 #include "base/base.h"
 #include "io/tokenizer/inner.h"
 
-/* Of the types in tokenizer.ggml.token_type, those that text is made of. */
+/* Types in tokenizer.ggml.token_type that occur in text. */
 enum { NORMAL = 1, USER_DEFINED = 4 };
 
-enum { MOST_BYTES = 1024 }; /* of a piece that is made of others; those there are have some dozens */
+enum { MOST_BYTES = 1024 }; /* longest piece that is split; real ones have some dozens */
 
 typedef struct pair {
   double score;
@@ -42,7 +43,8 @@ static void add_cuts(pairs *p, int32_t whole, double score) {
   }
 }
 
-/* The best score first; of one piece's, the longest left side; then as Hugging Face's converters. */
+/* Orders by best score; for one piece, longest left side first; then like Hugging Face's
+ * converters. */
 static int by_score(const void *a, const void *b) {
   const pair *x = a, *y = b;
   if (x->score != y->score) return x->score > y->score ? -1 : 1;

@@ -1,4 +1,4 @@
-/* Reads a tokenizer.json. Nothing in it is believed before it is checked. */
+/* Reads a tokenizer.json. Every value is checked before it is used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "io/gguf/gguf.h"
 #include "io/tokenizer/inner.h"
 
-/* ---- the vocabulary ------------------------------------------------------------------------- */
+/* ---- vocabulary ----------------------------------------------------------------------------- */
 
 static sl_status add_token(model *m, const cJSON *item) {
   double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
@@ -44,9 +44,9 @@ static int32_t token_of_byte(const model *m, int byte) {
   return sli_vocab_find(&m->vocab, (span){text, n});
 }
 
-/* ---- merges ------------------------------------------------------------------------------------ */
+/* ---- merges ---------------------------------------------------------------------------------- */
 
-/* A side of a merge, as the vocabulary has it. */
+/* Finds a side of a merge in the vocabulary. */
 static int32_t find_side(const model *m, span text) {
   if (!m->byte_level) return sli_vocab_find(&m->vocab, text);
   char *bytes = sli_calloc(1, text.bytes + 1);
@@ -57,7 +57,7 @@ static int32_t find_side(const model *m, span text) {
   return token;
 }
 
-/* "a b", or ["a", "b"] */
+/* Splits a merge: "a b", or ["a", "b"]. */
 static bool cut_merge(const cJSON *item, span *left, span *right) {
   const cJSON *first = item->child, *second = first ? first->next : NULL;
   if (cJSON_IsString(first) && cJSON_IsString(second) && !second->next) {
@@ -103,7 +103,8 @@ static sl_status read_merges(model *m, const cJSON *from) {
   return status;
 }
 
-/* No token has a mark behind anything else, so merges never go on over one. */
+/* Returns whether no token has a space mark behind another character, so that merges never cross
+ * one. */
 static bool splits_at_marks(const model *m) {
   if (m->byte_level || m->whole_words) return false;
   for (int64_t i = 0; i < m->vocab.count; i++) {
@@ -116,7 +117,7 @@ static bool splits_at_marks(const model *m) {
   return true;
 }
 
-/* ---- the model ----------------------------------------------------------------------------------- */
+/* ---- model ----------------------------------------------------------------------------------- */
 
 static sl_status refuse_variants(const cJSON *from) {
   static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -157,7 +158,7 @@ static sl_status read_model(model *m, const cJSON *from) {
   return SL_OK;
 }
 
-/* ---- what goes around a text ------------------------------------------------------------------------ */
+/* ---- post-processor -------------------------------------------------------------------------- */
 
 static sl_status add_marks(const cJSON *marks, const char *name, sli_token_row *out) {
   const cJSON *mark = name ? cJSON_GetObjectItemCaseSensitive(marks, name) : NULL, *number;
@@ -189,7 +190,7 @@ static sl_status read_template(sli_tokenizer *t, const cJSON *item) {
 static sl_status read_around(sli_tokenizer *t, const cJSON *item) {
   if (!item || cJSON_IsNull(item)) return SL_OK;
   const char *type = sli_json_text(item, "type");
-  if (type && !strcmp(type, "ByteLevel")) return SL_OK; /* of offsets only */
+  if (type && !strcmp(type, "ByteLevel")) return SL_OK; /* affects offsets only */
   if (type && !strcmp(type, "TemplateProcessing")) return read_template(t, item);
   if (!type || strcmp(type, "Sequence"))
     return sl_fail(SL_E_INPUT, "post_processor \"%.40s\" is not known", type ? type : "");
@@ -200,7 +201,7 @@ static sl_status read_around(sli_tokenizer *t, const cJSON *item) {
   return status;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------- */
 
 static sl_status read_added(sli_tokenizer *t, const cJSON *all) {
   const cJSON *item;

@@ -1,5 +1,5 @@
-/* Pre-tokenizers: a text is cut into words by steps, each of which cuts the pieces that the one
- * before it makes. Pieces go from step to step one at a time, so a long text needs no lists. */
+/* Pre-tokenizers: steps split a text into words; each step splits the pieces of the step before
+ * it. Pieces pass from step to step one at a time, so a long text needs no lists. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -13,23 +13,23 @@ typedef enum behavior {
   ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS
 } behavior;
 
-/* What Metaspace puts before a text. */
+/* When Metaspace prepends a mark to a text. */
 typedef enum prefix { NEVER, FIRST, ALWAYS } prefix;
 
 typedef struct step {
   void (*run)(splitter *s, int index, span text, bool first);
-  pcre2_code *pattern;        /* of cut */
+  pcre2_code *pattern;        /* of a step `cut` */
   pcre2_match_data *match;
   pcre2_match_context *limits;
-  char *source;               /* of the pattern */
+  char *source;               /* source text of the pattern */
   behavior behavior;
   bool invert;
-  bool space_before;          /* bytes: a space goes before a piece that does not begin with one */
+  bool space_before;          /* bytes: prepends a space to a piece that does not begin with one */
   prefix prefix;              /* metaspace */
   char mark[5];
   size_t mark_bytes;
-  bool cuts;                  /* metaspace: before each mark */
-  text_row room;              /* metaspace, bytes: the piece as changed */
+  bool cuts;                  /* metaspace: splits before each mark */
+  text_row room;              /* metaspace, bytes: the changed piece */
 } step;
 
 struct splitter {
@@ -73,14 +73,14 @@ void sli_splitter_heed(splitter *s, const atomic_bool *stop) { s->stop = stop; }
 
 static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->stop); }
 
-/* ---- cutting by a pattern -------------------------------------------------------------------
-
- * A match gets memory and steps in proportion to the text. One that needs more ends the encoding: to go
- * on as if there were no match would give other tokens. */
+/* ---- splitting by a pattern -----------------------------------------------------------------
+ *
+ * A match gets memory and steps in proportion to the text. One that needs more ends the
+ * encoding: to continue as if nothing had matched would give other tokens. */
 
 enum { STACK_BYTES = 1 << 20, MOST_STACK = 256 << 20, MOST_HEAP = 256 << 20, STEPS = 10000000, STEPS_BYTE = 64, PLACES = 256 };
 
-/* With a stack that a long word takes, for this one match: it is never needed for most texts. */
+/* Matches once with a large JIT stack, as a long word needs; most texts never do. */
 static int match_with_stack(const step *p, span text, size_t from) {
   pcre2_jit_stack *stack = pcre2_jit_stack_create(STACK_BYTES, MOST_STACK, NULL);
   if (!stack) return PCRE2_ERROR_JIT_STACKLIMIT;
@@ -91,7 +91,7 @@ static int match_with_stack(const step *p, span text, size_t from) {
   return found;
 }
 
-/* A match that begins at [from, end]. */
+/* Finds a match that begins in [from, end]. */
 static int match_from(const step *p, span text, size_t from, size_t end) {
   pcre2_set_offset_limit(p->limits, end);
   pcre2_set_match_limit(p->limits, (uint32_t)SLI_MIN(STEPS + STEPS_BYTE * text.bytes, (size_t)INT32_MAX));
@@ -100,12 +100,14 @@ static int match_from(const step *p, span text, size_t from, size_t end) {
   return found == PCRE2_ERROR_JIT_STACKLIMIT ? match_with_stack(p, text, from) : found;
 }
 
-/* The next match from `from` on; false: none. Where somebody may stop it, it looks in between. */
+/* Finds the next match from `from` on; false: none. If it can be stopped, it checks the flag at
+ * intervals. */
 static bool next_match(splitter *s, const step *p, span text, size_t from, size_t *begin, size_t *end) {
   int found = PCRE2_ERROR_NOMATCH;
   for (size_t last; from <= text.bytes && found == PCRE2_ERROR_NOMATCH && !is_over(s); from = last + 1) {
     last = s->stop ? SLI_MIN(from + PLACES, text.bytes) : text.bytes;
-    while (last + 1 < text.bytes && (text.at[last + 1] & 0xc0) == 0x80) last++; /* a whole character */
+    /* ends at a character boundary */
+    while (last + 1 < text.bytes && (text.at[last + 1] & 0xc0) == 0x80) last++;
     found = match_from(p, text, from, last);
   }
   if (found == PCRE2_ERROR_NOMATCH) return false;
@@ -121,13 +123,13 @@ static bool next_match(splitter *s, const step *p, span text, size_t from, size_
   return true;
 }
 
-/* A piece that is being put together of matches and what lies between them. */
+/* A piece that is assembled from matches and the text between them. */
 typedef struct cutting {
   splitter *s;
   int index;
   span text;
   bool first;
-  size_t begin, end;   /* held back */
+  size_t begin, end;   /* the pending piece */
   bool held, held_match, last_match;
 } cutting;
 
@@ -138,7 +140,7 @@ static void let_go(cutting *c) {
   c->held = false;
 }
 
-/* Does this stretch belong to the one held back? */
+/* Returns whether this stretch belongs to the pending piece. */
 static bool goes_with(const cutting *c, behavior how, bool match) {
   if (!c->held) return false;
   if (how == WITH_PREVIOUS) return match && !c->last_match;
@@ -178,9 +180,9 @@ static void cut(splitter *s, int index, span text, bool first) {
   let_go(&c);
 }
 
-/* ---- the other steps ---------------------------------------------------------------------------- */
+/* ---- other steps ----------------------------------------------------------------------------- */
 
-/* ByteLevel: the pattern is optional; that bytes become characters is the vocabulary's matter. */
+/* ByteLevel: the pattern is optional; the vocabulary maps bytes to characters. */
 static void bytes(splitter *s, int index, span text, bool first) {
   step *p = &s->steps[index];
   if (p->space_before && text.at[0] != ' ') {
@@ -230,7 +232,7 @@ bool sli_splitter_keeps(const splitter *s) {
   return keeps;
 }
 
-/* ---- patterns --------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 static pcre2_code *compile_text(const char *text, uint32_t options, int *error, size_t *at) {
   pcre2_compile_context *how = pcre2_compile_context_create(NULL);
@@ -255,7 +257,7 @@ static sl_status compile(const char *pattern, bool literal, step *p) {
     pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
     return sl_fail(SL_E_INPUT, "pattern \"%.80s\": %s", pattern, why);
   }
-  pcre2_jit_compile(p->pattern, PCRE2_JIT_COMPLETE); /* without it matching is slower */
+  pcre2_jit_compile(p->pattern, PCRE2_JIT_COMPLETE); /* optional: matching is slower without it */
   p->match = pcre2_match_data_create_from_pattern(p->pattern, NULL);
   p->limits = pcre2_match_context_create(NULL);
   SLI_CHECK(p->match && p->limits, "no memory for a match");
@@ -263,7 +265,7 @@ static sl_status compile(const char *pattern, bool literal, step *p) {
   return SL_OK;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static step *add_step(splitter *s, void (*run)(splitter *, int, span, bool)) {
   SLI_GROW(s->steps, s->count, s->capacity);

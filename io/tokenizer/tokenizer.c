@@ -1,5 +1,5 @@
-/* From text to tokens: added tokens are cut out, what lies between them is normalized, cut into
- * words, and each word merged; and back. */
+/* Encoding: added tokens are matched first; the text between them is normalized and split into
+ * words, and each word is merged. Decoding is the reverse. */
 #include "io/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void take_word(void *ctx, span word) {
   sli_model_word(&e->t->model, word, e->out);
 }
 
-/* Hands on what lies between added tokens, and adds those. */
+/* Passes on the text between added tokens, and appends these tokens. */
 static void between(encoding *e, bool normalized, span text, bool first,
                     void (*hand_on)(encoding *e, span text, bool first)) {
   size_t done = 0;
@@ -87,9 +87,9 @@ size_t sli_tokenizer_longest(const sli_tokenizer *t) {
   return sli_added_longest(t->added, longest) * times;
 }
 
-/* ---- decoding ---------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
-/* The vocabulary has bytes in place of the characters that decoders know. */
+/* Converts bytes to the characters that decoders expect: the vocabulary stores bytes. */
 static void add_characters(text_row *out, span bytes) {
   for (size_t i = 0; i < bytes.bytes; i++) {
     char character[2];

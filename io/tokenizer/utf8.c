@@ -1,8 +1,8 @@
-/* What is UTF-8 and what is not. */
+/* Validation of UTF-8. */
 #include "io/tokenizer/inner.h"
 
-/* The least and the most that the second byte of a character may be, by its first; bytes that
- * begin none have none. */
+/* Checks a character's second byte against the range that its first byte allows; a byte that
+ * begins no character allows none. */
 static bool second_may_be(unsigned first, unsigned second) {
   unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;

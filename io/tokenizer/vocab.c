@@ -14,7 +14,7 @@ void sli_text_add(text_row *text, const void *bytes, size_t count) {
   text->count += count;
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- hash table ----------------------------------------------------------------------------- */
 
 void sli_vocab_create(vocab *v, size_t most) {
   v->nslots = 64;
@@ -56,7 +56,7 @@ void sli_vocab_add(vocab *v, span text, int32_t token, bool found) {
     memset(v->texts + v->room, 0, (size_t)(room - v->room) * sizeof *v->texts);
     v->room = room;
   }
-  if (v->texts[token].at) return; /* the first of two texts stays */
+  if (v->texts[token].at) return; /* the first text of a number stays */
   char *copy = sli_calloc(1, text.bytes + 1);
   memcpy(copy, text.at, text.bytes);
   v->texts[token] = (span){copy, text.bytes};
@@ -72,10 +72,10 @@ size_t sli_vocab_longest(const vocab *v) {
   return longest;
 }
 
-/* ---- bytes as characters ----------------------------------------------------------------------- */
+/* ---- byte-level characters ------------------------------------------------------------------- */
 
-/* GPT-2 gives every byte a character that can be seen: those that have one in Latin-1 themselves,
- * the others those from U+0100 on, in turn. */
+/* GPT-2's byte-level alphabet gives every byte a visible character: its Latin-1 character if
+ * that is visible, else the next one from U+0100 on. */
 static bool is_visible(unsigned byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
@@ -95,7 +95,7 @@ size_t sli_text_of_byte(uint8_t byte, char out[2]) {
   return 2;
 }
 
-/* For each character below U+0144 the byte it stands for, or -1. */
+/* Returns, for each character below U+0144, the byte it stands for, or -1. */
 static const int16_t *byte_table(void) {
   enum { CHARACTERS = 0x144 };
   static _Thread_local int16_t table[CHARACTERS];

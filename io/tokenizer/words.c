@@ -1,5 +1,5 @@
-/* From a word to its tokens: symbols, merged as the rules say. Words come again, so those that are
- * short are remembered with their tokens. */
+/* Converts a word to tokens: symbols, then merges. Words recur, so short ones are cached with
+ * their tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@ void sli_model_fini(model *m) {
 
 /* ---- symbols -------------------------------------------------------------------------------- */
 
-/* The bytes of a character that is no token; false: one of them is no token either. */
+/* Adds the byte tokens of a character that is no token; false: one of the bytes is no token
+ * either. */
 static bool add_bytes(model *m, span character, size_t *count) {
   if (!m->byte_fallback) return false;
   for (size_t i = 0; i < character.bytes; i++)
@@ -65,7 +66,7 @@ static size_t begin_bytes(model *m, span word) {
   return count;
 }
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static void make_word(model *m, span word, sli_token_row *out) {
   int32_t token = m->whole_words ? sli_vocab_find(&m->vocab, word) : SLI_NO_TOKEN;
@@ -118,7 +119,8 @@ static bool is_mark(span word, size_t at) {
   return word.bytes - at >= 3 && !memcmp(word.at + at, "\u2581", 3);
 }
 
-/* Where no token goes on over the mark of a space, what lies before it and behind it are words. */
+/* Returns the end of a part: if no token crosses a space mark, the parts around it are separate
+ * words. */
 static size_t end_of_part(span word, size_t at) {
   while (at < word.bytes && is_mark(word, at)) at += 3;
   while (at < word.bytes && !is_mark(word, at)) at++;
@@ -132,7 +134,7 @@ void sli_model_word(model *m, span word, sli_token_row *out) {
   }
 }
 
-/* Unknown characters are one token each, unless they are left out or become one together. */
+/* Unknown characters are one token each, unless they are dropped or fused. */
 size_t sli_model_longest(const model *m) {
   enum { CHARACTER = 4 };
   size_t longest = sli_vocab_longest(&m->vocab);

@@ -1,10 +1,10 @@
-/* A .npy file is a magic string, a version, the length of a header, and the header: a Python
- * dictionary as text,
+/* A .npy file is a magic string, a version, the length of a header, and the header, a Python
+ * dictionary as text:
  *
  *     {'descr': '<u2', 'fortran_order': False, 'shape': (1000, 64), }
  *
- * Only that is parsed, with the spaces and the order that Python would accept as well; then come the
- * elements. */
+ * Only this form is parsed, with any spaces and order of keys that Python accepts; the elements
+ * follow. */
 #include "io/tokens/npy.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static const char magic[6] = "\x93NUMPY";
 
-/* What is left of the header's text. */
+/* The unread part of the header's text. */
 typedef struct cursor {
   const char *at, *end;
 } cursor;
@@ -22,7 +22,7 @@ typedef struct header {
   char descr[16];
   bool fortran, has_descr, has_order, has_shape;
   int ndim;
-  int64_t count; /* of elements; -1: more than can be counted */
+  int64_t count; /* number of elements; -1: overflow */
 } header;
 
 static void skip_space(cursor *c) {
@@ -36,7 +36,7 @@ static bool take(cursor *c, char wanted) {
   return true;
 }
 
-/* A quoted string without escapes. */
+/* Reads a quoted string without escapes. */
 static bool take_string(cursor *c, char *out, size_t bytes) {
   skip_space(c);
   if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
@@ -82,7 +82,7 @@ static void count_dim(header *h, int64_t dim) {
   h->ndim++;
 }
 
-/* (), (5,), (5, 6) */
+/* Reads (), (5,), (5, 6). */
 static bool take_shape(cursor *c, header *h) {
   h->count = 1;
   h->ndim = 0;
@@ -116,9 +116,9 @@ static bool take_dictionary(cursor *c, header *h) {
   return h->has_descr && h->has_order && h->has_shape;
 }
 
-/* ---- the file -------------------------------------------------------------------------- */
+/* ---- file ------------------------------------------------------------------------------ */
 
-/* Finds the header's text. Versions 2 and 3 have a longer length. */
+/* Finds the header's text. Versions 2 and 3 have a longer length field. */
 static bool find_text(const uint8_t *bytes, size_t size, cursor *out) {
   if (size < 12 || memcmp(bytes, magic, sizeof magic) || bytes[6] < 1 || bytes[6] > 3) return false;
   size_t at = bytes[6] == 1 ? 10 : 12, length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
@@ -128,7 +128,7 @@ static bool find_text(const uint8_t *bytes, size_t size, cursor *out) {
   return true;
 }
 
-/* "<u2": order, kind, bytes. */
+/* Parses "<u2": byte order, kind, bytes. */
 static sl_status read_type(const char *path, const char *descr, sli_npy *out) {
   bool known = strlen(descr) == 3 && strchr("<|=", descr[0]) && strchr("ui", descr[1]) &&
                strchr("1248", descr[2]) && (descr[0] != '|' || descr[2] == '1');

@@ -8,8 +8,8 @@
 
 #include <sluice/status.h>
 
-/* An array of integers: where its elements begin in the file, how many there are, and what each
- * is. They lie in rows, the last dim fastest, little-endian. */
+/* An array of integers: the offset of its elements in the file, their number and type. Elements
+ * are in row-major order, little-endian. */
 typedef struct sli_npy {
   size_t offset;
   int64_t count;
@@ -17,8 +17,8 @@ typedef struct sli_npy {
   bool is_signed;
 } sli_npy;
 
-/* Reads the header of a file of `size` bytes, and trusts nothing in it. SL_E_INPUT names the file
- * and what is wrong, or what is not read here: floats, big-endian elements, columns first. */
+/* Reads and checks the header of a file of `size` bytes. SL_E_INPUT names the file and the
+ * error, or the unsupported feature: floats, big-endian elements, column-major order. */
 sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out);
 
 #endif

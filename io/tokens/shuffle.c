@@ -1,8 +1,8 @@
 /* A Feistel network turns any function into a permutation of numbers of 2h bits (Luby & Rackoff,
- * "How to Construct Pseudorandom Permutations from Pseudorandom Functions", 1988); here the function is
- * Philox. What comes out beyond n goes in again until it does not, which leaves a permutation of
- * 0..n-1 (Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). There are less than four
- * times n numbers of 2h bits, so that is soon. */
+ * "How to Construct Pseudorandom Permutations from Pseudorandom Functions", 1988); the function
+ * here is Philox. Results of n or more are permuted again until they are less, which leaves a
+ * permutation of 0..n-1 (Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). There
+ * are less than 4 n numbers of 2h bits, so few rounds are needed. */
 #include "io/tokens/shuffle.h"
 
 #include "base/base.h"

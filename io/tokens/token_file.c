@@ -1,7 +1,7 @@
-/* What a file of tokens holds is said by the user (FILE:u32), by its suffix, or by the file itself:
- * .npy files have a header, .bin files may have that of llm.c, or Megatron's .idx file beside them.
- * A bare .bin is uint16, as most tools write it, unless it looks like uint32. Everything else is
- * text if it looks like text, and refused if not. */
+/* The type of a file's tokens comes from the user (FILE:u32), the suffix, or the file itself:
+ * .npy files have a header, .bin files may have llm.c's header or Megatron's .idx file beside
+ * them. A bare .bin is uint16, as most tools write it, unless it looks like uint32. Any other
+ * file is text if it looks like text, and rejected if not. */
 #include "io/tokens/token_file.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
 
-/* Names of types are suffixes too. */
+/* Type names, which are suffixes too. */
 static const sli_token_type types[] = {{"text", 1, false}, {"u8", 1, false},  {"u16", 2, false},
                                        {"u32", 4, false},  {"u64", 8, false}, {"i8", 1, true},
                                        {"i16", 2, true},   {"i32", 4, true},  {"i64", 8, true}};
@@ -41,7 +41,7 @@ static const sli_token_type *type_of(int width, bool is_signed) {
 
 /* ---- names ----------------------------------------------------------------------------- */
 
-/* What stands behind the last point of the last name; "" if there is none. */
+/* Returns the suffix of the file name, without the dot; "" if there is none. */
 static const char *suffix(const char *path) {
   const char *slash = strrchr(path, '/'), *point = strrchr(slash ? slash : path, '.');
   return point ? point + 1 : "";
@@ -68,7 +68,7 @@ sl_status sli_token_name_read(const char *text, char **path, const sli_token_typ
   if (*type) return SL_OK;
   bool meant = !access(*path, F_OK);
   (*path)[colon - text] = ':';
-  if (!meant) return SL_OK; /* opening it says that there is none */
+  if (!meant) return SL_OK; /* opening it reports that the file is missing */
   sl_status status = sl_fail(SL_E_INPUT, "%s: %s is no type of tokens; it is one of %s", text,
                              colon + 1, TYPE_WORDS);
   free(*path);
@@ -92,14 +92,14 @@ static int64_t token_at(const sli_token_file *f, int64_t i) {
     return f->type->is_signed ? (int32_t)token : (int64_t)token;
   }
   default: {
-    int64_t token; /* an unsigned one that does not fit is negative, so refused */
+    int64_t token; /* an unsigned one that overflows becomes negative, and is rejected */
     memcpy(&token, at, sizeof token);
     return token;
   }
   }
 }
 
-/* The common types at the speed of memory. */
+/* Plain loops for the common types, at the speed of memory. */
 static void copy_bytes(const uint8_t *from, int64_t count, int32_t *out) {
   for (int64_t i = 0; i < count; i++) out[i] = from[i];
 }
@@ -124,8 +124,8 @@ void sli_token_file_copy(const sli_token_file *f, int64_t first, int64_t count, 
     for (int64_t i = 0; i < count; i++) out[i] = (int32_t)token_at(f, first + i);
 }
 
-/* The largest of a run of tokens, negative ones counted as larger than all; plain loops, so that
- * they run at the speed of memory. */
+/* Returns the largest of a run of tokens; negative ones count as larger than all. Plain loops,
+ * at the speed of memory. */
 static uint64_t largest(const sli_token_file *f, int64_t begin, int64_t end) {
   if (f->type->width == 2 && !f->type->is_signed) {
     uint16_t most = 0;
@@ -147,7 +147,7 @@ static bool all_fit(const sli_token_type *type, int64_t vocab) {
   return !type->is_signed && type->width < 4 && vocab >= (int64_t)1 << 8 * type->width;
 }
 
-/* `guessed`: nobody has said the type. */
+/* Checks all tokens against `vocab`. guessed: the user gave no type. */
 static sl_status check_range(const sli_token_file *f, bool guessed, int64_t vocab) {
   enum { RUN = 1 << 16 };
   if (all_fit(f->type, vocab)) return SL_OK;
@@ -164,7 +164,7 @@ static sl_status check_range(const sli_token_file *f, bool guessed, int64_t voca
   return SL_OK;
 }
 
-/* ---- what type ------------------------------------------------------------------------- */
+/* ---- type detection -------------------------------------------------------------------- */
 
 static int32_t word_at(const sli_token_file *f, size_t index) {
   int32_t word;
@@ -172,8 +172,8 @@ static int32_t word_at(const sli_token_file *f, size_t index) {
   return word;
 }
 
-/* Tokens as llm.c writes them: 256 words, of which the first are a number that says what it is, a
- * version, and how many tokens follow. */
+/* Reads llm.c's header: 256 words, of which the first are a magic number, a version, and the
+ * number of tokens that follow. */
 static sl_status read_llmc(sli_token_file *f, bool *found) {
   enum { HEADER = 256 * sizeof(int32_t) };
   static const struct {
@@ -193,7 +193,7 @@ static sl_status read_llmc(sli_token_file *f, bool *found) {
   return SL_OK;
 }
 
-/* Megatron's FILE.idx beside FILE.bin: "MMIDIDX", zeros, a version, and a number for the type. */
+/* Reads Megatron's FILE.idx beside FILE.bin: "MMIDIDX", zeros, a version, and a type number. */
 static sl_status read_megatron(sli_token_file *f, bool *found) {
   static const char *const of_number[] = {NULL, "u8", "i8", "i16", "i32", "i64", NULL, NULL, "u16"};
   char *path = sli_format("%.*s.idx", (int)(strlen(f->path) - strlen(".bin")), f->path);
@@ -212,8 +212,8 @@ static sl_status read_megatron(sli_token_file *f, bool *found) {
   return status;
 }
 
-/* Would all be tokens as uint32? Of what was written as uint16 every second one would have to be
- * next to nothing. */
+/* Returns whether all values are tokens if read as uint32. In a uint16 file every second token
+ * would have to be almost 0. */
 static bool looks_wide(const sli_token_file *f, int64_t vocab) {
   enum { FEWEST = 16, MOST = 1 << 20 };
   size_t n = SLI_MIN(f->size / 4, (size_t)MOST);
@@ -247,12 +247,13 @@ static sl_status find_npy_type(sli_token_file *f) {
   return SL_OK;
 }
 
-/* Suffixes of what is no plain text, though it may look like one. */
+/* Suffixes of formats that may look like plain text but are not. */
 static const char *const wrapped[] = {"json", "jsonl", "ndjson", "parquet", "arrow", "csv", "tsv", "xml", "html", "yaml", "gz", "zst", "xz",
                                       "bz2", "lz4", "zip", "tar", "tgz", "7z", "pdf", "docx", "epub", "pkl", "pt", "pth", "safetensors",
                                       "gguf", "h5", "hdf5", "npz", "tfrecord", NULL};
 
-/* As others do: text has no zeros. What is wrapped in a format would be learned with the format. */
+/* Checks that a file is plain text: it has no zeros, and its suffix names no format, which would
+ * be trained on along with the text. */
 static sl_status check_text(const sli_token_file *f) {
   enum { LOOKED_AT = 1 << 16 };
   if (is_one_of(suffix(f->path), wrapped))
@@ -263,7 +264,7 @@ static sl_status check_text(const sli_token_file *f) {
                  ".bin, or FILE:TYPE with one of %s", f->path, TYPE_WORDS);
 }
 
-/* *guessed: by a suffix that may mean several. */
+/* Finds the type. *guessed: from a suffix with several meanings. */
 static sl_status find_type(sli_token_file *f, const sli_token_type *said, int64_t vocab,
                            bool *guessed) {
   const char *end = suffix(f->path);
@@ -278,7 +279,7 @@ static sl_status find_type(sli_token_file *f, const sli_token_type *said, int64_
 
 static sl_status count_tokens(sli_token_file *f) {
   size_t bytes = f->size - f->offset, width = (size_t)f->type->width;
-  if (f->count >= 0) return SL_OK; /* as the header says */
+  if (f->count >= 0) return SL_OK; /* set by the header */
   if (bytes % width)
     return sl_fail(SL_E_INPUT, "%s has %zu bytes, no multiple of %zu: not %s tokens, or cut off",
                    f->path, f->size, width, f->type->name);
@@ -286,13 +287,14 @@ static sl_status count_tokens(sli_token_file *f) {
   return SL_OK;
 }
 
-/* ---- what is mapped -------------------------------------------------------------------- */
+/* ---- mapped files ---------------------------------------------------------------------- */
 
-/* Of the first so many: a file that is cut off while it is mapped ends the run where it is read. */
+/* The first NAMED mapped files, so that a fault can name its file: one that is truncated while
+ * it is mapped faults where it is read. */
 enum { NAMED = 1024 };
 static struct place {
   _Atomic(const uint8_t *) begin;
-  _Atomic(const uint8_t *) end; /* NULL: nothing is here */
+  _Atomic(const uint8_t *) end; /* NULL: free */
   _Atomic(const char *) path;
 } places[NAMED];
 

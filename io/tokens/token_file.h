@@ -1,4 +1,4 @@
-/* One file of tokens, mapped: what type its tokens have, and where they lie in it. */
+/* A mapped file of tokens: the type of its tokens and their offset. */
 #ifndef SLUICE_IO_TOKEN_FILE_H
 #define SLUICE_IO_TOKEN_FILE_H
 
@@ -19,38 +19,39 @@ typedef struct sli_token_file {
   char *path;
   const uint8_t *bytes; /* the mapped file */
   size_t size;
-  size_t offset;        /* where the tokens begin */
+  size_t offset;        /* offset of the tokens */
   const sli_token_type *type;
   int64_t count;
-  bool apart;           /* what is mapped is not the file any more (sli_token_file_take) */
+  bool apart;           /* the mapping is no longer of this file (sli_token_file_take) */
   struct timespec modified;
-  uint64_t device, inode, hash; /* sli_hash_samples of what is mapped */
+  uint64_t device, inode, hash; /* hash: sli_hash_samples of the mapped bytes */
 } sli_token_file;
 
-/* FILE or FILE:TYPE in two; *type is NULL where none is said, and a file whose whole name looks so
- * is that file. The path is the caller's to free(). SL_E_INPUT names a type that there is not. */
+/* Splits FILE or FILE:TYPE; *type is NULL if none is given. An existing file with the whole name
+ * takes precedence. The path is the caller's to free(). SL_E_INPUT names an unknown type. */
 sl_status sli_token_name_read(const char *text, char **path, const sli_token_type **type);
-/* Does this path end as token files do? */
+/* Returns whether the path has a suffix of token files. */
 bool sli_token_name_known(const char *path);
 
-/* Maps a file. `said` is the type the user says, or NULL: then its suffix, or what is in it, must
- * say. Every token must be less than `vocab`. SL_E_INPUT, or SL_E_IO where reading fails, with the
- * file and the position in the text; nothing is left to close. */
+/* Maps a file. `said` is the type the user gave; NULL: the suffix or the content decides. Every
+ * token must be less than `vocab`. SL_E_INPUT, or SL_E_IO where reading fails, with the file and
+ * the position in the text; nothing is left to close. */
 sl_status sli_token_file_open(const char *path, const sli_token_type *said, int64_t vocab,
                               sli_token_file *out);
 void sli_token_file_close(sli_token_file *file);
 
-/* Is what is mapped still what it was when it was opened? SL_E_INPUT names a file that was written to since. One that
- * another file has taken the place of stays as it was. */
+/* Checks that the mapped file has not changed since it was opened; SL_E_INPUT names one that was
+ * written to. A file that was replaced by another stays valid. */
 sl_status sli_token_file_check(const sli_token_file *file);
 
-/* Is it a text, whose tokens could be others than its bytes? A user who says u8 means bytes. */
+/* Returns whether the file is text that a tokenizer may encode. The type u8 means plain bytes
+ * instead. */
 bool sli_token_file_is_text(const sli_token_file *file);
-/* Takes over a mapping of uint32 tokens in place of what was mapped. SL_E_INPUT names the file;
+/* Replaces the mapping by one of uint32 tokens, which is taken over. SL_E_INPUT names the file;
  * nothing is left to close then. */
 sl_status sli_token_file_take(sli_token_file *file, const void *map, size_t bytes, int64_t vocab);
 
-/* Copies `count` tokens, beginning with number `first`. Any thread. */
+/* Copies `count` tokens from index `first` on. Any thread. */
 void sli_token_file_copy(const sli_token_file *file, int64_t first, int64_t count, int32_t *out);
 
 #endif

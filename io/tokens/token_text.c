@@ -1,7 +1,8 @@
-/* The tokens of a text that is longer than a few MiB are kept in $XDG_CACHE_HOME/sluice/tokens, or in
- * ~/.cache, under a name that says what text and what tokenizer they are of. All processes of a host
- * map that one file. Where none can be written, each has the tokens in memory. Whoever writes one
- * removes those that nobody has used for long: its time of change is when it was used last. */
+/* Tokens of a text of more than a few MiB are cached in $XDG_CACHE_HOME/sluice/tokens, or in
+ * ~/.cache, under a name that identifies text and tokenizer. All processes of a host map the
+ * same file. If it cannot be written, each process keeps the tokens in memory. A process that
+ * writes one removes files that were not used for long; their modification time is that of the
+ * last use. */
 #include "io/tokens/token_text.h"
 
 #include <dirent.h>
@@ -19,7 +20,8 @@
 #include "io/file.h"
 #include "io/tokenizer/tokenizer.h"
 
-enum { RULES = 2 }; /* of tokenizers: of others no tokens are taken that were kept */
+/* version of the tokenizer's rules: cached tokens of other versions are ignored */
+enum { RULES = 2 };
 enum { KEPT_BYTES = 4 << 20, KEPT_SECONDS = 30 * 24 * 3600 };
 
 struct sli_token_text {
@@ -38,9 +40,9 @@ void sli_token_text_destroy(sli_token_text *t) {
   free(t);
 }
 
-/* ---- files that are kept ---------------------------------------------------------------- */
+/* ---- cache files ------------------------------------------------------------------------ */
 
-/* Makes a folder and those above it, as far as that can be. */
+/* Makes a folder and its parents, as far as possible. */
 static void make_folders(char *path) {
   for (char *at = path + 1; (at = strchr(at, '/')); at++) {
     *at = 0;
@@ -49,8 +51,8 @@ static void make_folders(char *path) {
   }
 }
 
-/* Where the tokens of a text are kept; the caller's to free. NULL: nowhere. Of long texts not all
- * bytes are hashed, so the time of their last change counts too. */
+/* Returns the cache path of a text; the caller's to free. NULL: there is none. Long texts are
+ * hashed in samples, so their modification time is included. */
 static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   bool named = cache && *cache == '/';
@@ -76,7 +78,7 @@ static bool map_kept(const char *path, const void **map, size_t *bytes) {
   if (fd < 0) return false;
   bool good = !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
   void *at = good ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-  futimens(fd, NULL); /* used now; where that cannot be noted it is made anew one day */
+  futimens(fd, NULL); /* marks its use; if that fails, the file is made anew one day */
   close(fd);
   *map = at;
   *bytes = (size_t)info.st_size;
@@ -90,7 +92,7 @@ static bool is_stale(int folder, const char *name, time_t now) {
          S_ISREG(info.st_mode) && now - info.st_mtime > KEPT_SECONDS;
 }
 
-/* Those beside `path`. Whoever has mapped one keeps what it says. */
+/* Removes old cache files beside `path`. A process that has mapped one keeps its content. */
 static void remove_stale(const char *path) {
   char *place = sli_strdup(path);
   *strrchr(place, '/') = 0;
@@ -102,7 +104,7 @@ static void remove_stale(const char *path) {
   free(place);
 }
 
-/* A folder that cannot be written is no failure. */
+/* Writes the cache file. A folder that cannot be written is no error. */
 static bool keep(const char *path, const sli_token_row *row) {
   sli_atomic_file file;
   remove_stale(path);
@@ -114,7 +116,7 @@ static bool keep(const char *path, const sli_token_row *row) {
   return !sli_atomic_commit(&file);
 }
 
-/* ---- making them ------------------------------------------------------------------------ */
+/* ---- encoding --------------------------------------------------------------------------- */
 
 static sl_status make_row(sli_token_text *t, const sli_token_file *f, sli_token_row *row) {
   sl_status status = t->tokenizer ? SL_OK : sli_tokenizer_open(t->path, &t->tokenizer);

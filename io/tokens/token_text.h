@@ -1,4 +1,4 @@
-/* Texts made into tokens by a tokenizer.json, once: those of long texts are kept in files. */
+/* Encoding of text files with a tokenizer.json, once: tokens of long texts are cached in files. */
 #ifndef SLUICE_IO_TOKEN_TEXT_H
 #define SLUICE_IO_TOKEN_TEXT_H
 
@@ -6,11 +6,12 @@
 
 typedef struct sli_token_text sli_token_text;
 
-/* `path` is a tokenizer.json, which is read when it is first needed, and outlives this. */
+/* Creates an encoder. `path` is a tokenizer.json, which is read on first use; the string must
+ * outlive the encoder. */
 sli_token_text *sli_token_text_create(const char *path);
 void sli_token_text_destroy(sli_token_text *t);
 
-/* Puts a text's tokens in place of its bytes. SL_E_INPUT names the file; nothing is left to close
+/* Replaces a text's bytes by its tokens. SL_E_INPUT names the file; nothing is left to close
  * then. */
 sl_status sli_token_text_encode(sli_token_text *t, int64_t vocab, sli_token_file *file);
 

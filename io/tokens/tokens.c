@@ -17,9 +17,9 @@ struct sli_tokens {
   int64_t sequences;
   size_t count, capacity, begin_capacity;
   sli_token_file *files;
-  sli_token_text *text; /* of the tokenizer, while files are opened */
-  int64_t *begins; /* [count] number of the file's first token */
-  int64_t total;   /* of tokens */
+  sli_token_text *text; /* encoder of text, while files are opened */
+  int64_t *begins; /* [count] index of the file's first token */
+  int64_t total;   /* total tokens */
 };
 
 /* ---- opening -------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ sl_status sli_tokens_open(const sli_tokens_options *options, sli_tokens **out) {
   t->options = *options;
   if (options->tokenizer) t->text = sli_token_text_create(options->tokenizer);
   sl_status status = add_all(t);
-  t->options.paths = t->options.tokenizer = NULL; /* the caller's */
+  t->options.paths = t->options.tokenizer = NULL; /* owned by the caller */
   sli_token_text_destroy(t->text);
   t->text = NULL;
   t->sequences = (t->total - 1) / options->context;
@@ -125,7 +125,7 @@ void sli_tokens_close(sli_tokens *t) {
 
 int64_t sli_tokens_sequences(const sli_tokens *t) { return t->sequences; }
 
-/* The file that has this token. */
+/* Returns the file that holds a token. */
 static size_t file_of(const sli_tokens *t, int64_t at) {
   size_t low = 0, high = t->count;
   while (high - low > 1) {
@@ -146,7 +146,7 @@ static void copy(const sli_tokens *t, int64_t at, int64_t count, int32_t *out) {
   }
 }
 
-/* The first token of sequence i of the run. */
+/* Returns the first token of sequence i of the run. */
 static int64_t place_of(const sli_tokens *t, int64_t i) {
   int64_t n = t->sequences, within = i % n;
   if (t->options.shuffle) within = sli_shuffle(t->options.shuffle, i / n, within, n);
