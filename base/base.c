@@ -49,8 +49,8 @@ static void *check_memory(void *memory, size_t count, size_t size) {
 
 enum { LARGE_BYTES = 32 << 20, LARGE_PAGE = 2 << 20 };
 
-/* Of what is that large the system has touched nothing yet: it gives large pages, of which fewer
- * have to be asked for. Whole ones alone, so that no more is taken than is used. */
+/* Requests huge pages for large new memory, which needs fewer page faults. Only whole huge pages
+ * are marked, so that no more memory is taken than is used. */
 static void *use_large_pages(void *memory, size_t bytes) {
   uintptr_t begin = ((uintptr_t)memory + LARGE_PAGE - 1) & -(uintptr_t)LARGE_PAGE;
   uintptr_t end = ((uintptr_t)memory + bytes) & -(uintptr_t)LARGE_PAGE;
@@ -155,7 +155,8 @@ typedef struct scale {
   const char *prefix;
 } scale;
 
-/* Four digits and the prefix of the largest scale that the value reaches, rounding included. */
+/* Formats four digits with the prefix of the largest scale that the value reaches after
+ * rounding. */
 static char *format_scaled(char *out, double value, const scale *scales, const char *unit) {
   while (scales[1].prefix && value < scales->least * 0.99995) scales++;
   snprintf(out, 32, "%.4g %s%s", value / scales->least, scales->prefix, unit);

@@ -1,4 +1,4 @@
-/* What every folder shares: checked allocation, logging, invariants, time.
+/* Utilities shared by every folder: checked allocation, logging, invariants, hashes, time.
  * Internal; nothing here is installed. */
 #ifndef SLUICE_BASE_H
 #define SLUICE_BASE_H
@@ -14,10 +14,10 @@
 #define SLI_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SLI_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define SLI_CACHE_LINE 64
-/* Lines that processors fetch together: what others write lies further apart than that. */
+/* Distance between data that different threads write: adjacent cache lines are fetched in pairs. */
 #define SLI_LINE_PAIR 128
 
-/* A broken invariant: says where and what, then aborts. Always compiled in. */
+/* Reports a broken invariant with its place, then aborts. Always compiled in. */
 noreturn void sli_broken(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define SLI_CHECK(condition, ...)                                              \
@@ -26,19 +26,18 @@ noreturn void sli_broken(const char *file, int line, const char *format, ...)
       sli_broken(__FILE__, __LINE__, __VA_ARGS__);                             \
   } while (0)
 
-/* One line on stderr, "sluice: ...". */
+/* Writes one line to stderr, "sluice: ...". */
 void sli_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Zeroed memory; ends the program with a message when there is none left
- * (small, bounded bookkeeping only: tensors go through devices, which return
- * SL_E_MEMORY). */
+/* Allocates zeroed memory; ends the program with a message when none is left. For small, bounded
+ * bookkeeping only: tensors go through devices, which return SL_E_MEMORY. */
 void *sli_calloc(size_t count, size_t size);
 void *sli_realloc(void *old, size_t count, size_t size);
 char *sli_strdup(const char *text);
 char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Grows a heap array so that index `count` may be written: doubles, keeps the
- * old elements, leaves the new ones zero. */
+/* Grows a heap array so that index `count` may be written: doubles the capacity, keeps the old
+ * elements, zeroes the new ones. */
 #define SLI_GROW(array, count, capacity)                                       \
   do {                                                                         \
     if ((count) >= (capacity)) {                                               \
@@ -49,10 +48,10 @@ char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
     }                                                                          \
   } while (0)
 
-/* Bit i of a mask, where those from 32 on are not set. */
+/* Tests bit i of a mask; bits from 32 on are clear. */
 static inline bool sli_bit(uint32_t mask, int i) { return i < 32 && mask >> i & 1; }
 
-/* Of numbers that are not below 0, not both 0. */
+/* Greatest common divisor of two numbers that are not negative and not both 0. */
 static inline int64_t sli_common_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t rest = a % b;
@@ -62,11 +61,11 @@ static inline int64_t sli_common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-/* Monotonic time in nanoseconds since an arbitrary start. */
+/* Returns monotonic time in nanoseconds since an arbitrary start. */
 uint64_t sli_now_ns(void);
 
-/* Bump allocation for objects that die together. A zeroed sli_arena is empty
- * and ready. Memory comes zeroed and 16-byte aligned. Not thread-safe. */
+/* Bump allocator for objects that are freed together. A zeroed sli_arena is empty and ready.
+ * Memory is zeroed and 16-byte aligned. Not thread-safe. */
 typedef struct sli_arena {
   struct sli_arena_block *blocks;
 } sli_arena;
@@ -80,38 +79,39 @@ void sli_arena_fini(sli_arena *arena);
 #define SLI_HASH_SEED UINT64_C(14695981039346656037)
 uint64_t sli_hash(uint64_t hash, const void *bytes, size_t count);
 
-/* The same by words: for each word another hash becomes another one, for each hash another
- * word makes another one. */
+/* Hashes one 64-bit word. For a fixed hash the result is a bijection of the word, and for a
+ * fixed word a bijection of the hash. */
 static inline uint64_t sli_hash_word(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
   return hash ^ hash >> 32;
 }
 
-/* Every bit of a number. */
+/* Hashes all bits of a double. */
 static inline uint64_t sli_hash_real(uint64_t hash, double value) {
   uint64_t bits;
   __builtin_memcpy(&bits, &value, sizeof bits);
   return sli_hash_word(hash, bits);
 }
 
-/* `text` without what a terminal would act on: control characters but tabs and ends of lines, and
- * bytes that are no UTF-8, become \xNN. As much as fits; returns `out`. */
+/* Escapes what a terminal would act on: control characters other than tab and newline, and bytes
+ * that are not UTF-8, become \xNN. Writes as much as fits; returns `out`. */
 char *sli_escape(char *out, size_t size, const char *text);
 
-/* "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
+/* Formats "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);
-/* "12.3 ms", "1.5 s": four digits; and "5.1 Gflop/s" for 5.1e9 and "flop/s". The same. */
+/* Formats "12.3 ms", "1.5 s" with four digits; and "5.1 Gflop/s" for 5.1e9 and "flop/s". Returns
+ * `out` (at least 32 bytes). */
 char *sli_format_seconds(char *out, double seconds);
 char *sli_format_rate(char *out, double rate, const char *unit);
 
-/* "; this process is limited to 390 MiB of addresses (ulimit -v)", for messages of memory that is
- * not to be had, or "" if there is no such limit. */
+/* Writes "; this process is limited to 390 MiB of addresses (ulimit -v)", for messages about
+ * memory that cannot be allocated, or "" if there is no such limit. */
 enum { SLI_LIMIT_TEXT = 96 };
 const char *sli_address_limit(char out[SLI_LIMIT_TEXT]);
-/* SL_E_MEMORY, naming the limit, if there is one and so many more bytes of addresses cannot be
- * had: for what libraries will take later, and could not say that they did not get. */
+/* Checks that `bytes` more of address space can be mapped, if it is limited; SL_E_MEMORY names
+ * the limit. For libraries that allocate later and could not report a failure. */
 enum { SLI_LIBRARY_BYTES = 64 << 20 };
-/* Memory of this machine, as far as the process may have it (its cgroup's limit). */
+/* Returns the memory of this machine, as far as the process may have it (its cgroup's limit). */
 size_t sli_memory_bytes(void);
 sl_status sli_address_room(size_t bytes, const char *what);
 

@@ -6,7 +6,7 @@
 
 enum { MOST_LOOKED_AT = 1 << 16 };
 
-/* Without a descriptor, and slow. */
+/* Counts open descriptors one by one: needs no descriptor, but is slow. */
 static size_t count_each(size_t limit) {
   size_t count = 0;
   for (size_t fd = 0; fd < SLI_MIN(limit, (size_t)MOST_LOOKED_AT); fd++)
@@ -14,7 +14,7 @@ static size_t count_each(size_t limit) {
   return count;
 }
 
-/* Those that are open now. */
+/* Counts the open descriptors. */
 static size_t count_open(size_t limit) {
   enum { NOT_COUNTED = 3 }; /* ".", ".." and the folder itself */
   DIR *folder = opendir("/proc/self/fd");

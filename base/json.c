@@ -1,4 +1,5 @@
-/* A scan of the text, and walks through the values. Nothing here calls the parser: see sli_json_read(). */
+/* A scanner of the text, and checks of the parsed values. Nothing here calls the parser: see
+ * sli_json_read(). */
 #include "base/json.h"
 
 #include <float.h>
@@ -8,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the text ------------------------------------------------------------------------------- */
+/* ---- text ----------------------------------------------------------------------------------- */
 
 typedef struct scan {
   const unsigned char *at, *end;
   size_t values, most; /* 0: any number */
   int depth;
-  const char *wrong; /* what is, at `at` */
+  const char *wrong; /* the error, at `at` */
 } scan;
 
 static bool fail(scan *s, const char *wrong) {
@@ -43,7 +44,7 @@ static bool take_digits(scan *s) {
 }
 
 static bool scan_number(scan *s) {
-  enum { MOST_CHARS = 63 }; /* that the parser looks at */
+  enum { MOST_CHARS = 63 }; /* longest number that the parser reads */
   const unsigned char *begin = s->at;
   take_byte(s, '-');
   if (!take_byte(s, '0') && !take_digits(s)) return false;
@@ -55,7 +56,7 @@ static bool scan_number(scan *s) {
   return s->at - begin <= MOST_CHARS || fail(s, "a number of more than 63 characters");
 }
 
-/* Four digits of 16 behind "\u"; -1: they are none. */
+/* Reads four hexadecimal digits behind "\u"; -1: malformed. */
 static int read_unit(scan *s) {
   int unit = 0;
   for (int i = 0; i < 4; i++) {
@@ -85,7 +86,7 @@ static bool scan_escape(scan *s) {
   return c != 'u' || scan_unit(s);
 }
 
-/* Bytes of the character that begins there, 0: it is no UTF-8. */
+/* Returns the bytes of the character at `at`; 0: not UTF-8. */
 static size_t utf8_bytes(const unsigned char *at, const unsigned char *end) {
   static const struct {
     unsigned char mask, lead;
@@ -104,7 +105,7 @@ static size_t utf8_bytes(const unsigned char *at, const unsigned char *end) {
   return 0;
 }
 
-/* Behind its first quote. */
+/* Scans a string, from behind its opening quote. */
 static bool scan_text(scan *s) {
   while (s->at < s->end) {
     if (take_byte(s, '"')) return true;
@@ -172,13 +173,14 @@ static bool scan_value(scan *s) {
 }
 
 static bool scan_all(scan *s) {
-  if (s->end - s->at >= 3 && !memcmp(s->at, "\xef\xbb\xbf", 3)) s->at += 3; /* as some editors begin files */
+  /* byte order mark of some editors */
+  if (s->end - s->at >= 3 && !memcmp(s->at, "\xef\xbb\xbf", 3)) s->at += 3;
   if (!scan_value(s)) return false;
   skip_blanks(s);
   return s->at == s->end || fail(s, "more than one value");
 }
 
-/* As much as is shown of what stands there: whole characters that are text, of one line. */
+/* Returns how many bytes of the text at `at` to show: whole printable characters of one line. */
 static int shown_bytes(const scan *s) {
   enum { MOST = 20 };
   int n = 0;
@@ -199,7 +201,7 @@ sl_status sli_json_scan(const char *name, const char *text, size_t bytes, size_t
                  shown ? ", found " : s.at == s.end ? ", found the end" : "", shown, (const char *)s.at, shown == 20 ? "..." : "");
 }
 
-/* ---- paths ------------------------------------------------------------------------------------ */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 typedef struct path {
   const cJSON *to;
@@ -237,7 +239,7 @@ static bool find_path(path *p, const cJSON *from) {
   return false;
 }
 
-/* With one key more, where there is one. */
+/* Finds the path of a value, with one more key if there is one. */
 static void path_of(path *p, const sli_json *doc, const cJSON *to, const char *key) {
   *p = (path){.to = to};
   find_path(p, doc->root);
@@ -255,7 +257,7 @@ sl_status sli_json_fail(const sli_json *doc, const cJSON *at, const char *format
   return sl_fail(SL_E_INPUT, "%s: %s%s%s", doc->name, p.text, *p.text ? ": " : "", text);
 }
 
-/* ---- one value ---------------------------------------------------------------------------------- */
+/* ---- one value ------------------------------------------------------------------------------- */
 
 static const char *const kinds[] = {[SLI_JSON_NUMBER] = "a number", [SLI_JSON_WHOLE] = "a whole number",
                                     [SLI_JSON_FLAG] = "true or false", [SLI_JSON_TEXT] = "a text",
@@ -264,7 +266,7 @@ static const char *const kinds[] = {[SLI_JSON_NUMBER] = "a number", [SLI_JSON_WH
 
 static int type_of(const cJSON *item) { return item ? item->type & 0xff : cJSON_Invalid; }
 
-/* In words. */
+/* Names the kind of a value for messages. */
 static const char *kind_of(const cJSON *item) {
   switch (type_of(item)) {
     case cJSON_Number: return kinds[SLI_JSON_NUMBER];
@@ -315,7 +317,8 @@ sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, 
   return read_number(doc, item, SLI_JSON_NUMBER, least, most, out);
 }
 
-static const int64_t most_exact = INT64_C(1) << 53; /* up to which doubles are exact */
+/* largest whole number up to which doubles are exact */
+static const int64_t most_exact = INT64_C(1) << 53;
 
 sl_status sli_json_whole(const sli_json *doc, const cJSON *item, int64_t least, int64_t most, int64_t *out) {
   double value = 0;
@@ -331,7 +334,7 @@ size_t sli_json_count(const cJSON *item) {
   return n;
 }
 
-/* ---- all values ----------------------------------------------------------------------------------- */
+/* ---- all values ------------------------------------------------------------------------------ */
 
 static int by_key(const void *a, const void *b) {
   return strcmp((*(const cJSON *const *)a)->string, (*(const cJSON *const *)b)->string);
@@ -360,7 +363,7 @@ static sl_status check_values(const sli_json *doc, const cJSON *of) {
 
 sl_status sli_json_check(const sli_json *doc) { return check_values(doc, doc->root); }
 
-/* ---- objects ----------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 static const cJSON *find(const cJSON *of, const char *key) {
   const cJSON *at = of->child;

@@ -1,4 +1,4 @@
-/* What the system lets the process have. */
+/* Limits that the system sets for the process. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 
-/* Where addresses are scarce, threads share one heap: one of its own takes 64 MiB of them. */
+/* Threads share one malloc arena where address space is limited: each arena takes 64 MiB of it. */
 sl_status sli_address_room(size_t bytes, const char *what) {
   char limit[SLI_LIMIT_TEXT], text[32];
   if (!*sli_address_limit(limit)) return SL_OK;
@@ -24,7 +24,7 @@ sl_status sli_address_room(size_t bytes, const char *what) {
 
 /* ---- memory -------------------------------------------------------------------- */
 
-/* The number in a file; SIZE_MAX if there is none ("max"). */
+/* Reads the number in a file; SIZE_MAX if there is none ("max"). */
 static size_t limit_in(const char *path) {
   char text[64] = "";
   FILE *file = fopen(path, "r");
@@ -34,7 +34,7 @@ static size_t limit_in(const char *path) {
   return end > text && value ? (size_t)value : SIZE_MAX;
 }
 
-/* Of the group with this path and of all that it is in. */
+/* Smallest limit of a cgroup and its ancestors. */
 static size_t limit_of(const char *root, char *group, const char *name) {
   size_t least = SIZE_MAX;
   for (char *slash = group + strlen(group); slash; slash = strrchr(group, '/')) {
@@ -46,7 +46,7 @@ static size_t limit_of(const char *root, char *group, const char *name) {
   return least;
 }
 
-/* Lines are as "0::/user.slice" or, of the first version, "5:cpu,memory:/user.slice". */
+/* Lines have the form "0::/user.slice" or, in cgroup v1, "5:cpu,memory:/user.slice". */
 static size_t cgroup_limit(void) {
   char line[4096];
   size_t least = SIZE_MAX;

@@ -1,6 +1,6 @@
-/* Philox4x32-10 of Salmon, Moraes, Dror & Shaw, "Parallel Random Numbers: As
- * Easy as 1, 2, 3", SC 2011: a block cipher weak enough to be fast, so that
- * random number i is a function of (key, i) and needs no state. */
+/* Philox4x32-10 of Salmon, Moraes, Dror & Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
+ * SC 2011. A block cipher reduced for speed: random number i is a function of (key, i) and needs
+ * no state. */
 #ifndef SLUICE_PHILOX_H
 #define SLUICE_PHILOX_H
 
@@ -27,13 +27,13 @@ SLI_PHILOX void sli_philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint3
   *c3 = (uint32_t)a;
 }
 
-/* The key of the next round. */
+/* Computes the key of the next round. */
 SLI_PHILOX void sli_philox_bump(uint32_t *k0, uint32_t *k1) {
   *k0 += UINT32_C(0x9E3779B9);
   *k1 += UINT32_C(0xBB67AE85);
 }
 
-/* Four random words in place of the counter. */
+/* Replaces the counter by four random words. */
 SLI_PHILOX void sli_philox(uint32_t counter[4], uint64_t key) {
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   for (int r = 0; r < SLI_PHILOX_ROUNDS; r++, sli_philox_bump(&k0, &k1))

@@ -1,6 +1,7 @@
-/* Each folder holds a file that its process keeps locked, so a folder whose lock can be had
- * belongs to nobody. The lock is had before the folder is removed, and who makes a folder looks,
- * once it has the lock, whether the folder is still there: it may have been removed in between. */
+/* Each folder holds a file that its process keeps locked, so a folder whose lock is free has no
+ * owner. A cleaner takes the lock before it removes the folder. A process that makes a folder
+ * checks, once it has the lock, that the folder still exists: it may have been removed in
+ * between. */
 #include "base/tempdir.h"
 
 #include <dirent.h>
@@ -18,12 +19,13 @@
 #define PREFIX "sluice-scratch-"
 static const char lock_name[] = "lock";
 
-/* Removes a folder and the files in it; the lock goes last, for with it goes the folder. */
+/* Removes a folder and its files. The lock file goes last, since without it the folder has no
+ * owner. */
 static void remove_folder(int folder, const char *path) {
   int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *files = again < 0 ? NULL : fdopendir(again);
   for (struct dirent *file; files && (file = readdir(files));)
-    if (strcmp(file->d_name, lock_name)) unlinkat(folder, file->d_name, 0); /* not for . and .. */
+    if (strcmp(file->d_name, lock_name)) unlinkat(folder, file->d_name, 0); /* fails for . and .. */
   if (files) closedir(files);
   unlinkat(folder, lock_name, 0);
   rmdir(path);
@@ -44,7 +46,7 @@ static void sweep_folder(const char *path) {
   close(folder);
 }
 
-/* Of processes that are no more. */
+/* Removes the folders of processes that have ended. */
 static void sweep(const char *base) {
   DIR *all = opendir(base);
   for (struct dirent *one; all && (one = readdir(all));) {
@@ -56,7 +58,7 @@ static void sweep(const char *base) {
   if (all) closedir(all);
 }
 
-/* The lock of a new folder; -1: another process has removed the folder already. */
+/* Takes the lock of a new folder; -1: another process has removed the folder already. */
 static int take_lock(const char *folder) {
   char *path = sli_format("%s/%s", folder, lock_name);
   struct stat s;

@@ -6,9 +6,9 @@
 
 #include "base/template_inner.h"
 
-/* ---- arguments --------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
-/* One that is neither there by place nor by name is `otherwise`. */
+/* Returns a positional or named argument; `otherwise` if it is absent. */
 static sli_value given(sli_values *v, const arguments *a, size_t place, const char *name, sli_value otherwise) {
   sli_value out = otherwise;
   if (place < a->count) return a->items[place];
@@ -16,7 +16,8 @@ static sli_value given(sli_values *v, const arguments *a, size_t place, const ch
   return out;
 }
 
-/* Fails where there are more than so many by place, or others by name than these (with a NULL behind them). */
+/* Fails if there are more than `most` positional arguments, or named ones that are not in
+ * `names` (NULL-terminated). */
 static bool are_known(sli_values *v, const char *what, const arguments *a, size_t most, const char *const *names) {
   if (a->count > most) sli_values_fail(v, "%s takes at most %zu arguments", what, most);
   for (size_t i = 0; a->named && i < a->named->count; i++) {
@@ -45,7 +46,7 @@ static int64_t int_argument(sli_values *v, const arguments *a, size_t place, con
   return number.kind == SLI_INT ? number.number : otherwise;
 }
 
-/* ---- items --------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 static sli_value item_of_list(const sli_list *list, sli_value key) {
   int64_t count = (int64_t)list->count, at = key.number < 0 ? key.number + count : key.number;
@@ -70,7 +71,7 @@ sli_value sli_value_at(sli_values *v, sli_value of, sli_value key) {
   return out;
 }
 
-/* An attribute "a.b" of an item. */
+/* Resolves an attribute path "a.b" of an item. */
 static sli_value path_of(sli_values *v, sli_value of, sli_value path) {
   if (path.kind != SLI_TEXT) return sli_value_at(v, of, path);
   for (size_t at = 0; at <= path.text.bytes && !v->status;) {
@@ -86,7 +87,7 @@ static sli_value path_of(sli_values *v, sli_value of, sli_value path) {
   return of;
 }
 
-/* ---- texts ----------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static sli_value fail_text(sli_values *v, const char *what) {
   sli_values_fail(v, "%s of a text beyond ASCII is not supported", what);
@@ -133,7 +134,7 @@ static sli_value replace(sli_values *v, sli_value text, const arguments *a) {
   return replaced(v, sli_value_as_text(v, text), from, to, int_argument(v, a, 2, "count", -1));
 }
 
-/* The text between separators; NULL: between white space. */
+/* Splits a text at a separator; by NULL: at white space. */
 static sli_value split(sli_values *v, sli_value text, const sli_value *by, int64_t most) {
   sli_value all = sli_value_list(v), rest = by ? text : sli_text_strip(text, NULL, true, false);
   while (most-- && !v->status && (by || rest.text.bytes)) {
@@ -163,7 +164,7 @@ static sli_value split_method(sli_values *v, sli_value text, const arguments *a)
   return v->status ? text : split(v, text, by.kind == SLI_NONE ? NULL : &by, most);
 }
 
-/* From the right, by a separator. */
+/* Splits a text at a separator, from the right. */
 static sli_value rsplit_method(sli_values *v, sli_value text, const arguments *a) {
   int64_t most = int_argument(v, a, 1, "maxsplit", -1);
   sli_value all = split_method(v, text, &(arguments){.items = a->items, .count = SLI_MIN(a->count, (size_t)1), .named = NULL});
@@ -184,7 +185,7 @@ static bool ends(sli_value text, sli_value with) {
          !memcmp(text.text.at + text.text.bytes - with.text.bytes, with.text.at, with.text.bytes);
 }
 
-/* With a text, or one of a tuple. */
+/* Tests for a prefix or suffix: a text, or any of a tuple. */
 static sli_value stands_at(sli_values *v, sli_value text, const arguments *a, bool (*at)(sli_value, sli_value)) {
   sli_value with = argument(v, a, 0, "prefix");
   bool found = false;
@@ -214,7 +215,7 @@ static sli_value joined(sli_values *v, sli_value all, sli_value by, const sli_va
   return sli_buffer_value(&b);
 }
 
-/* ---- methods --------------------------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------------------- */
 
 static sli_value strip_method(sli_values *v, sli_value s, const arguments *a) { return strip(v, s, a, true, true); }
 static sli_value lstrip_method(sli_values *v, sli_value s, const arguments *a) { return strip(v, s, a, true, false); }
@@ -327,7 +328,7 @@ static const struct {
 bool sli_is_method(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(methods); i++)
     if (!strcmp(methods[i].name, name)) return true;
-  return !strcmp(name, "cycle"); /* of a loop */
+  return !strcmp(name, "cycle"); /* method of a loop */
 }
 
 sli_value sli_call_method(sli_values *v, const char *name, sli_value subject, const arguments *a) {
@@ -342,7 +343,7 @@ sli_value sli_call_method(sli_values *v, const char *name, sli_value subject, co
   return subject;
 }
 
-/* ---- filters of one value ------------------------------------------------------------------------------ */
+/* ---- filters of one value -------------------------------------------------------------------- */
 
 static sli_value trim(sli_values *v, sli_value s, const arguments *a) { return strip(v, sli_value_as_text(v, s), a, true, true); }
 
@@ -434,7 +435,7 @@ static void separators(sli_values *v, const arguments *a, json_style *style) {
   style->behind_key = both.list->items[1];
 }
 
-/* As transformers has it: Python's json.dumps() of characters as they are. */
+/* Formats JSON as transformers does: Python's json.dumps() with ensure_ascii off. */
 static sli_value tojson(sli_values *v, sli_value s, const arguments *a) {
   static const char *const names[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
   enum { MOST_INDENT = 32 };
@@ -451,7 +452,7 @@ static sli_value tojson(sli_values *v, sli_value s, const arguments *a) {
   return sli_buffer_value(&b);
 }
 
-/* Lines but the first, and those that are empty, begin with white space. */
+/* Indents all lines but the first and empty ones. */
 static sli_value indent(sli_values *v, sli_value s, const arguments *a) {
   static const char *const names[] = {"width", "first", "blank", NULL};
   if (!are_known(v, "indent", a, 3, names)) return s;
@@ -481,15 +482,15 @@ static sli_value unique(sli_values *v, sli_value s, const arguments *a) {
   return all;
 }
 
-/* ---- filters of many values ---------------------------------------------------------------------------- */
+/* ---- filters of many values ------------------------------------------------------------------ */
 
-/* The arguments behind the first `from`. */
+/* Arguments after the first `from`. */
 static arguments behind(const arguments *a, size_t from) {
   from = SLI_MIN(from, a->count);
   return (arguments){.items = a->items + from, .count = a->count - from};
 }
 
-/* The name of a filter or a test at a place; it must be known. */
+/* Returns the name of a filter or test in an argument; the name must be known. */
 static const char *name_at(sli_values *v, const arguments *a, size_t place, bool (*known)(const char *)) {
   sli_value text = text_argument(v, a, place, NULL);
   text_buffer b = {0};
@@ -515,7 +516,7 @@ static sli_value map(sli_values *v, sli_value s, const arguments *a) {
   return all;
 }
 
-/* Items that a test holds for, or does not; of an attribute, where there is one. */
+/* Selects the items, or an attribute of them, for which a test holds (or fails). */
 static sli_value chosen(sli_values *v, sli_value s, const arguments *a, bool attribute, bool wanted) {
   size_t place = attribute;
   sli_value path = attribute ? argument(v, a, 0, NULL) : sli_value_none(), all = sli_value_list(v);
@@ -539,7 +540,7 @@ static sli_value rejectattr(sli_values *v, sli_value s, const arguments *a) { re
 static const struct {
   const char *name;
   callable *call;
-  size_t most; /* arguments */
+  size_t most; /* most arguments */
 } filters[] = {{"trim", trim, 1}, {"length", length, 0}, {"count", length, 0}, {"upper", upper, 0}, {"lower", lower, 0},
                {"capitalize", capitalize, 0}, {"title", title, 0}, {"tojson", tojson, 4}, {"join", join, 2}, {"replace", replace, 3},
                {"default", otherwise, 2}, {"d", otherwise, 2}, {"first", first, 0}, {"last", last, 0}, {"list", list, 0},
@@ -564,7 +565,7 @@ sli_value sli_call_filter(sli_values *v, const char *name, sli_value subject, co
   return subject;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static bool is_container(sli_value s) {
   return s.kind == SLI_TEXT || s.kind == SLI_LIST || s.kind == SLI_TUPLE || s.kind == SLI_DICT || s.kind == SLI_UNDEFINED;
@@ -633,7 +634,7 @@ bool sli_call_test(sli_values *v, const char *name, sli_value s, const arguments
   return false;
 }
 
-/* ---- functions ----------------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static sli_value raise_exception(sli_values *v, const arguments *a) {
   sli_value what = sli_value_as_text(v, argument(v, a, 0, NULL));
@@ -656,7 +657,7 @@ static sli_value strftime_now(sli_values *v, const arguments *a) {
 }
 
 static sli_value range(sli_values *v, const arguments *a) {
-  enum { MOST = 100000 }; /* as Jinja's sandbox has it */
+  enum { MOST = 100000 }; /* limit of Jinja's sandbox */
   sli_value all = sli_value_list(v);
   int64_t one = int_argument(v, a, 0, NULL, 0), step = int_argument(v, a, 2, NULL, 1);
   int64_t from = a->count > 1 ? one : 0, end = a->count > 1 ? int_argument(v, a, 1, NULL, 0) : one;
@@ -667,7 +668,7 @@ static sli_value range(sli_values *v, const arguments *a) {
   return all;
 }
 
-/* A dict, or a namespace, of arguments by name. */
+/* Makes a dict, or a namespace, of named arguments. */
 static sli_value named(sli_values *v, const arguments *a) {
   sli_value out = sli_value_dict(v);
   if (a->count) sli_values_fail(v, "dict and namespace of another are not supported");

@@ -1,4 +1,4 @@
-/* From tokens to trees, by descent, with Jinja's order of operators. */
+/* Parser from tokens to trees: recursive descent, with Jinja's operator precedence. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static node *expression(parser *p);
 static node *unary(parser *p, bool filtered);
 static node *statements(parser *p, const char *const *ends);
 
-/* ---- tokens ------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static bool token_is(const token *t, token_kind kind, const char *text) {
   return t->kind == kind && t->bytes == strlen(text) && !memcmp(t->at, text, t->bytes);
@@ -89,7 +89,7 @@ static node *constant(parser *p, sli_value value) {
   return n;
 }
 
-/* ---- literals ------------------------------------------------------------------------------------ */
+/* ---- literals -------------------------------------------------------------------------------- */
 
 static sli_value number(parser *p) {
   char *text = text_of(p, &p->s.now), *to = text;
@@ -101,7 +101,7 @@ static sli_value number(parser *p) {
   return real ? sli_value_real(strtod(text, NULL)) : sli_value_int(strtoll(text, NULL, 10));
 }
 
-/* Strings beside each other are one. */
+/* Parses adjacent strings as one. */
 static node *string(parser *p) {
   text_buffer all = {0};
   node *n = node_of(p, CONSTANT);
@@ -111,7 +111,7 @@ static node *string(parser *p) {
   return n;
 }
 
-/* Expressions up to `end`, which is read. */
+/* Parses expressions up to `end`, which is consumed. */
 static node *row(parser *p, node_kind kind, const char *end) {
   node *n = node_of(p, kind), **last = &n->items;
   while (!p->s.status && !take(p, end)) {
@@ -134,7 +134,7 @@ static node *dict(parser *p) {
   return n;
 }
 
-/* A bracket has been read: one expression, or with a comma a tuple. */
+/* Parses behind an opening bracket: one expression, or with a comma a tuple. */
 static node *parenthesis(parser *p) {
   if (take(p, ")")) return node_of(p, TUPLE);
   node *first = expression(p);
@@ -146,9 +146,9 @@ static node *parenthesis(parser *p) {
   return all;
 }
 
-/* ---- names ----------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
-/* Names that Jinja or transformers give a value, and this does not. */
+/* Rejects names that Jinja or transformers define and this implementation does not. */
 static void check_name(parser *p, const char *text) {
   static const char *const unknown[] = {"joiner", "cycler", "lipsum", "self", "super", "caller", "varargs", "kwargs", "unk_token",
                                         "pad_token", "sep_token", "cls_token", "mask_token"};
@@ -183,13 +183,13 @@ static node *primary(parser *p) {
   return node_of(p, CONSTANT);
 }
 
-/* ---- calls, attributes, filters, tests --------------------------------------------------------------- */
+/* ---- calls, attributes, filters, tests ------------------------------------------------------- */
 
-/* One argument; by name, if a name and = stand here. */
+/* Parses one argument; a name followed by = makes it a named one. */
 static node *argument(parser *p) {
   if (sees(p, "*") || sees(p, "**")) sli_source_fail(&p->s, "arguments from a list or a dict are not supported");
   if (p->s.now.kind != WORD || !token_is(&p->s.next, SIGN, "=")) {
-    node *n = node_of(p, LIST); /* a place for `next` beside the expression's own */
+    node *n = node_of(p, LIST); /* a node of its own, since the expression's `next` is taken */
     n->a = expression(p);
     return n;
   }
@@ -200,7 +200,7 @@ static node *argument(parser *p) {
   return n;
 }
 
-/* A bracket has been read. */
+/* Parses arguments behind an opening bracket. */
 static node *arguments_of(parser *p) {
   node *first = NULL, **last = &first;
   while (!p->s.status && !take(p, ")")) {
@@ -263,7 +263,7 @@ static node *filter(parser *p, node *of) {
   return n;
 }
 
-/* A test's one argument may stand without brackets. */
+/* Returns whether a test's single argument follows without brackets. */
 static bool begins_argument(const parser *p) {
   token_kind kind = p->s.now.kind;
   if (kind == WORD) return !sees_word(p, "else") && !sees_word(p, "or") && !sees_word(p, "and") && !sees_word(p, "is") &&
@@ -294,7 +294,7 @@ static node *filters(parser *p, node *n) {
   return n;
 }
 
-/* ---- operators ------------------------------------------------------------------------------------------ */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 static node *unary(parser *p, bool filtered) {
   if (!deeper(p)) return node_of(p, CONSTANT);
@@ -306,7 +306,7 @@ static node *unary(parser *p, bool filtered) {
   return n;
 }
 
-/* Operators by how tightly they bind, the loosest first. */
+/* Operators by precedence, the lowest first. */
 static const struct {
   const char *sign;
   operator op;
@@ -343,7 +343,7 @@ static bool take_comparison(parser *p, operator *op) {
   return *op = NOT_IN, true;
 }
 
-/* a < b < c is a < b and b < c; b has no effects, so that it may be evaluated twice. */
+/* Parses a < b < c as a < b and b < c; b has no side effects, so it may be evaluated twice. */
 static node *comparison(parser *p) {
   node *left = arithmetic(p, 0), *all = NULL;
   operator op;
@@ -386,7 +386,7 @@ static node *expression(parser *p) {
   return n;
 }
 
-/* One expression, or several with commas. */
+/* Parses one expression, or several with commas as a tuple. */
 static node *expressions(parser *p) {
   node *first = expression(p), **last = &first->next;
   if (!sees(p, ",")) return first;
@@ -399,7 +399,7 @@ static node *expressions(parser *p) {
   return all;
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static const char *const end_if[] = {"elif", "else", "endif", NULL};
 
@@ -423,7 +423,7 @@ static node *if_statement(parser *p) {
   return n;
 }
 
-/* Names with commas, by next; or an attribute of a namespace. */
+/* Parses names with commas, linked by next; or an attribute of a namespace. */
 static node *targets(parser *p, bool attributes) {
   node *first = NULL, **last = &first;
   bool bracket = take(p, "(");
@@ -509,7 +509,7 @@ static node *filter_statement(parser *p) {
   return n;
 }
 
-/* What transformers marks answers by: the text is what it holds. */
+/* Parses transformers' generation block, which marks answers: it renders its body. */
 static node *generation_statement(parser *p) {
   static const char *const ends[] = {"endgeneration", NULL};
   node *n = node_of(p, IF);
@@ -566,7 +566,8 @@ static bool ends_here(const parser *p, const char *const *ends) {
   return false;
 }
 
-/* Up to one of the tags `ends`, whose word is next then, or to the end of the text. */
+/* Parses up to one of the tags `ends`, whose word is then the next token, or to the end of the
+ * text. */
 static node *statements(parser *p, const char *const *ends) {
   node *first = NULL, **last = &first;
   if (!deeper(p)) return NULL;
@@ -583,7 +584,7 @@ static node *statements(parser *p, const char *const *ends) {
   return first;
 }
 
-/* ---- all together ------------------------------------------------------------------------------------------ */
+/* ---- entry point ----------------------------------------------------------------------------- */
 
 sl_status sli_template_read(const char *text, sli_template **out) {
   sli_template *t = sli_calloc(1, sizeof *t);

@@ -1,4 +1,4 @@
-/* From a template's text to tokens: data with what is trimmed of it gone, and what stands between braces. */
+/* Tokenizer of a template's text: data, trimmed, and the tokens between braces. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void pass(source *s, size_t bytes) {
   s->at += bytes;
 }
 
-/* ---- white space ---------------------------------------------------------------------------------- */
+/* ---- white space ----------------------------------------------------------------------------- */
 
 static size_t space_at(const char *at) { return strspn(at, " \t\n\r\f\v"); }
 
@@ -34,7 +34,7 @@ static size_t without_space(const char *text, size_t bytes) {
   return bytes;
 }
 
-/* Without the white space between the begin of a line and its end. */
+/* Returns the length without the last line, if that is only white space. */
 static size_t without_indent(const source *s, const char *text, size_t bytes) {
   size_t line = bytes;
   while (line && text[line - 1] != '\n') line--;
@@ -42,7 +42,7 @@ static size_t without_indent(const source *s, const char *text, size_t bytes) {
   return without_space(text + line, bytes - line) ? bytes : line;
 }
 
-/* ---- data ------------------------------------------------------------------------------------------ */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static const char *next_tag(const char *at) {
   while ((at = strchr(at, '{')) && !strchr("{%#", at[1] ? at[1] : ' ')) at++;
@@ -55,13 +55,13 @@ static token data(source *s, const char *text, size_t bytes) {
   return (token){DATA, s->line, copy, bytes};
 }
 
-/* What is left of data before a tag; `tag` is past its two signs. */
+/* Returns the length of data before a tag after trimming; `tag` is past its two signs. */
 static size_t trimmed(const source *s, const char *text, size_t bytes, const char *tag) {
   if (*tag == '-') return without_space(text, bytes);
   return *tag == '+' || tag[-1] == '{' ? bytes : without_indent(s, text, bytes);
 }
 
-/* Behind the end of a tag: white space, or the end of the line. */
+/* Skips white space, or the end of the line, after a tag. */
 static void pass_end(source *s, char sign, bool block) {
   size_t n = sign == '-' ? space_at(s->at) : block && sign != '+' && *s->at == '\n';
   s->begins_line = n && s->at[n - 1] == '\n';
@@ -79,7 +79,7 @@ static void pass_comment(source *s) {
   pass_end(s, sign == '-' || sign == '+' ? sign : ' ', true);
 }
 
-/* A tag {% NAME %}; its length, or 0. *begin and *end are the signs within. */
+/* Matches a tag {% NAME %}; returns its length, or 0. *begin and *end are its trim signs. */
 static size_t plain_tag(const char *at, const char *name, char *begin, char *end) {
   const char *from = at;
   if (strncmp(at, "{%", 2)) return 0;
@@ -93,7 +93,7 @@ static size_t plain_tag(const char *at, const char *name, char *begin, char *end
   return strncmp(at, "%}", 2) ? 0 : (size_t)(at + 2 - from);
 }
 
-/* What stands between {% raw %} and {% endraw %}. */
+/* Reads the text between {% raw %} and {% endraw %}. */
 static token raw(source *s, size_t tag, char end) {
   char last = ' ', begin = ' ';
   pass(s, tag);
@@ -112,7 +112,7 @@ static token raw(source *s, size_t tag, char end) {
   return out;
 }
 
-/* The next piece of data, or the begin of a tag. */
+/* Reads the next piece of data, or the begin of a tag. */
 static token outside(source *s) {
   char begin, end;
   size_t tag = plain_tag(s->at, "raw", &begin, &end);
@@ -137,7 +137,7 @@ static token outside(source *s) {
   return out;
 }
 
-/* ---- what stands between braces ------------------------------------------------------------------------ */
+/* ---- tokens between braces ------------------------------------------------------------------- */
 
 static size_t put_character(char *out, uint32_t c) {
   if (c < 0x80) return out[0] = (char)c, 1;
@@ -147,7 +147,7 @@ static size_t put_character(char *out, uint32_t c) {
   return n;
 }
 
-/* \xHH, \uHHHH, \UHHHHHHHH */
+/* Decodes \xHH, \uHHHH, \UHHHHHHHH. */
 static const char *hex_escape(source *s, const char *at, char **to) {
   int digits = *at == 'x' ? 2 : *at == 'u' ? 4 : 8;
   uint32_t c = 0;
@@ -220,7 +220,7 @@ static token sign(source *s) {
   return out;
 }
 
-/* The end of a tag, unless its sign closes a bracket. */
+/* Returns whether a tag ends here, rather than a bracket within it. */
 static bool ends_tag(source *s, token *out) {
   const char *end = s->of_block ? "%}" : "}}";
   size_t skip = *s->at == '-' || (*s->at == '+' && s->of_block);
@@ -259,7 +259,7 @@ void sli_source_advance(source *s) {
   while (s->next.kind == DATA && !s->next.bytes && !s->status);
 }
 
-/* All ends of lines are \n, and the last of the text is none of it. */
+/* Starts on a copy of the text in which all line ends are \n and a final one is dropped. */
 sl_status sli_source_begin(source *s, sli_arena *arena, const char *text) {
   char *copy = sli_arena_alloc(arena, strlen(text) + 1), *to = copy;
   for (const char *at = text; *at; at++) {

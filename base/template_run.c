@@ -1,4 +1,4 @@
-/* Runs a template's tree. */
+/* Evaluation of a template's tree. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { MOST_CALLS = 50 };
 
-/* Names that a loop's turn, a macro or the template has set; `outer` is where it stands. */
+/* Variables set in a loop body, a macro or the template; `outer` is the enclosing scope. */
 typedef struct scope {
   sli_dict names;
   struct scope *outer;
@@ -27,7 +27,7 @@ typedef struct loop {
 typedef struct run {
   sli_values *v;
   scope *here;
-  sli_value block;    /* what a filter block filters */
+  sli_value block;    /* input of the current filter block */
   int calls, loops;
   enum { GOES_ON, BREAKS, CONTINUES } jump;
 } run;
@@ -44,7 +44,7 @@ static sli_value fail(run *r, const char *what, sli_value a, sli_value b) {
   return sli_value_none();
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static scope *inner_scope(run *r, scope *outer) {
   static scope none;
@@ -64,7 +64,7 @@ static sli_value name(run *r, const char *name) {
   return sli_value_undefined(name);
 }
 
-/* A value to one name, or its items to as many. */
+/* Assigns a value to one name, or its items to several. */
 static void unpack(run *r, const node *targets, sli_value value) {
   if (!targets->next) return assign(r, targets->name, value);
   sli_list *items = sli_value_items(r->v, value);
@@ -74,7 +74,7 @@ static void unpack(run *r, const node *targets, sli_value value) {
   if (i != items->count) sli_values_fail(r->v, "%zu values for %zu names", items->count, i);
 }
 
-/* ---- arithmetic ---------------------------------------------------------------------------------- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static bool whole(sli_value v) { return v.kind == SLI_INT || v.kind == SLI_BOOL; }
 static int64_t number_of(sli_value v) { return v.kind == SLI_BOOL ? v.truth : v.number; }
@@ -166,9 +166,10 @@ static sli_value negative(run *r, sli_value a) {
   return whole(a) ? whole_arithmetic(r, SUBTRACT, 0, number_of(a)) : fail(r, "a negative", a, a);
 }
 
-/* ---- items ------------------------------------------------------------------------------------------ */
+/* ---- items ----------------------------------------------------------------------------------- */
 
-/* The end of a slice as Python has it: from the end if it is negative, and within [least, most]. */
+/* Evaluates a bound of a slice by Python's rules: negative counts from the end; clamped to
+ * [least, most]. */
 static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, int64_t least, int64_t most) {
   sli_value at = n ? eval(r, n) : sli_value_none();
   if (at.kind == SLI_NONE) return otherwise;
@@ -217,14 +218,14 @@ static sli_value attribute(run *r, const node *n) {
   return sli_value_at(r->v, of, text_value(n->name));
 }
 
-/* An item by its key, where there is none by that name an attribute: of loops alone. */
+/* Evaluates an item by its key; for loops, an attribute. */
 static sli_value subscript(run *r, const node *n) {
   sli_value of = eval(r, n->a), key = eval(r, n->b);
   if (of.kind == SLI_LOOP && key.kind == SLI_TEXT) return of_loop(r, of.other, key.text.at);
   return sli_value_at(r->v, of, key);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static arguments arguments_of(run *r, const node *items) {
   sli_value places = sli_value_list(r->v), named = {.kind = SLI_NONE};
@@ -239,7 +240,7 @@ static arguments arguments_of(run *r, const node *items) {
   return (arguments){places.list->items, places.list->count, named.kind == SLI_NONE ? NULL : named.dict};
 }
 
-/* The macro's names: arguments by place, by name, or as it has them otherwise. */
+/* Binds a macro's parameters: positional, named, or default values. */
 static void set_arguments(run *r, const node *of, const arguments *a) {
   size_t place = 0, found = 0;
   for (const node *n = of->a; n && !r->v->status; n = n->next, place++) {
@@ -290,7 +291,7 @@ static sli_value call(run *r, const node *n) {
   return fail(r, "a call", callee, callee);
 }
 
-/* ---- expressions ---------------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 static sli_value row(run *r, const node *n) {
   sli_value out = sli_value_list(r->v);
@@ -363,9 +364,9 @@ static sli_value eval(run *r, const node *n) {
   }
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
-/* Items that the loop's condition holds for. */
+/* Returns the items for which the loop's condition holds. */
 static sli_value kept(run *r, const node *n, const sli_list *all) {
   sli_value out = sli_value_list(r->v);
   scope *outer = r->here;
@@ -410,7 +411,7 @@ static void set(run *r, const node *n) {
   sli_dict_set(r->v, of.dict, n->a->a->value, value);
 }
 
-/* What is made of a block with names of its own. */
+/* Renders a block in a scope of its own. */
 static sli_value block(run *r, const node *n) {
   scope *outer = r->here;
   text_buffer out = {0};

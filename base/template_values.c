@@ -1,4 +1,4 @@
-/* Values of templates: made, compared, and printed as Python has it. */
+/* Values of templates: construction, comparison, and printing in Python's format. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 enum { MOST_STEPS = 50000000, MOST_DEPTH = 100 };
 
-/* ---- room ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 sli_values *sli_values_create(size_t most_bytes) {
   sli_values *v = sli_calloc(1, sizeof *v);
@@ -40,7 +40,7 @@ bool sli_values_step(sli_values *v, size_t steps) {
   return !v->status;
 }
 
-/* NULL once there is no more, or anything has failed. */
+/* Returns NULL once the memory is used up, or after any failure. */
 void *sli_values_room(sli_values *v, size_t bytes) {
   if (!v->status && (bytes > v->most || v->used > v->most - bytes)) sli_values_fail(v, "it takes more memory than it may");
   if (v->status) return NULL;
@@ -65,7 +65,7 @@ void sli_buffer_add(sli_values *v, text_buffer *b, const char *text, size_t byte
 
 sli_value sli_buffer_value(const text_buffer *b) { return sli_value_span(b->bytes ? b->at : "", b->bytes); }
 
-/* Room for one more of items of some size. */
+/* Makes room for one more item of `size` bytes. */
 static bool grow(sli_values *v, void **items, size_t count, size_t *capacity, size_t size) {
   if (count < *capacity) return !v->status;
   size_t more = *capacity ? 2 * *capacity : 4;
@@ -77,7 +77,7 @@ static bool grow(sli_values *v, void **items, size_t count, size_t *capacity, si
   return true;
 }
 
-/* ---- making ------------------------------------------------------------------------------------- */
+/* ---- constructors ---------------------------------------------------------------------------- */
 
 sli_value sli_value_span(const char *text, size_t bytes) { return (sli_value){.kind = SLI_TEXT, .text = {text, bytes}}; }
 sli_value sli_value_bool(bool truth) { return (sli_value){.kind = SLI_BOOL, .truth = truth}; }
@@ -135,7 +135,7 @@ void sli_value_set(sli_values *v, sli_value dict, const char *key, sli_value ite
   sli_dict_set(v, dict.dict, sli_value_text(v, key), item);
 }
 
-/* ---- asking --------------------------------------------------------------------------------------- */
+/* ---- predicates ------------------------------------------------------------------------------ */
 
 bool sli_text_is(sli_value v, const char *text) {
   return v.kind == SLI_TEXT && v.text.bytes == strlen(text) && !memcmp(v.text.at, text, v.text.bytes);
@@ -194,7 +194,7 @@ bool sli_value_equal(sli_values *v, sli_value a, sli_value b) {
   }
 }
 
-/* Characters go by their numbers, as bytes of UTF-8 do. */
+/* Compares; texts are ordered by code points, which is the order of their UTF-8 bytes. */
 int sli_value_compare(sli_values *v, sli_value a, sli_value b) {
   if (sli_value_is_number(a) && sli_value_is_number(b)) {
     double x = sli_value_as_real(a), y = sli_value_as_real(b);
@@ -223,7 +223,7 @@ bool sli_value_in(sli_values *v, sli_value item, sli_value all) {
   return false;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 size_t sli_text_step(sli_value text, size_t at) {
   size_t n = 1;
@@ -237,7 +237,7 @@ size_t sli_text_characters(sli_value text) {
   return n;
 }
 
-/* White space as Python's str.strip() has it; *bytes is the length of the character. */
+/* Tests for white space as Python's str.strip() defines it; `bytes` is the character's length. */
 static bool is_space(const char *at, size_t bytes) {
   static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005",
                                      "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f",
@@ -287,11 +287,11 @@ sli_list *sli_value_items(sli_values *v, sli_value value) {
   return keys.list;
 }
 
-/* ---- printing ------------------------------------------------------------------------------------------ */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void put(sli_values *v, text_buffer *out, const char *text) { sli_buffer_add(v, out, text, strlen(text)); }
 
-/* The shortest digits that are this number, as Python writes them. */
+/* Prints the shortest digits that read back as this number, in Python's format. */
 static void put_real(sli_values *v, double real, text_buffer *out) {
   char text[40];
   int digits = 1;
@@ -311,7 +311,8 @@ static void put_number(sli_values *v, sli_value number, text_buffer *out) {
   put(v, out, text);
 }
 
-/* A text between quotes, as Python's repr() has it but for characters that it takes for unprintable. */
+/* Prints a quoted text as Python's repr() does, except for characters that Python considers
+ * unprintable. */
 static void put_quoted(sli_values *v, sli_value text, text_buffer *out) {
   bool single = memchr(text.text.at, '\'', text.text.bytes), twice = memchr(text.text.at, '"', text.text.bytes);
   char quote = single && !twice ? '"' : '\'', room[8];
@@ -348,7 +349,7 @@ static void put_dict(sli_values *v, const sli_dict *dict, int depth, text_buffer
   put(v, out, "}");
 }
 
-/* As within a list. */
+/* Prints a value as an element of a list. */
 static void put_inner(sli_values *v, sli_value value, int depth, text_buffer *out) {
   if (depth > MOST_DEPTH) return sli_values_fail(v, "a value is deeper than %d", MOST_DEPTH);
   switch (value.kind) {
@@ -379,9 +380,9 @@ sli_value sli_value_as_text(sli_values *v, sli_value value) {
   return sli_buffer_value(&b);
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* The character at hand, by its number. */
+/* Returns the code point at `at`. */
 static uint32_t character_at(sli_value text, size_t at, size_t bytes) {
   static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
   uint32_t c = (unsigned char)text.text.at[at] & first[SLI_MIN(bytes, (size_t)4)];
@@ -427,7 +428,7 @@ static void json_list(sli_values *v, const sli_list *list, const json_style *sty
   put(v, out, "]");
 }
 
-/* The next entry in the order of keys behind `last`; NULL: there is none. */
+/* Returns the entry with the smallest key greater than `last`; NULL: none. */
 static const struct sli_entry *next_sorted(sli_values *v, const sli_dict *d, const struct sli_entry *last) {
   const struct sli_entry *best = NULL;
   for (size_t i = 0; i < d->count && sli_values_step(v, 1); i++) {

@@ -3,7 +3,8 @@
 
 #include "base/base.h"
 
-/* Bytes of the character of UTF-8 that begins here; 0: it is none, or one that terminals act on. */
+/* Returns the bytes of the UTF-8 character at `at`; 0: malformed, or a control character for
+ * terminals. */
 static size_t harmless(const unsigned char *at) {
   static const struct {
     unsigned char mask, lead;
