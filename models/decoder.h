@@ -1,12 +1,12 @@
-/* What the models share that are built like LLaMA (Touvron et al., arXiv 2302.13971, and 2307.09288 for
- * grouped queries): rmsnorm before each half of a block, rotary positions, no biases but as options
- * say. The second half of a block is each model's own.
+/* Parts shared by the models of the LLaMA family (Touvron et al., arXiv 2302.13971, and
+ * 2307.09288 for grouped queries): rmsnorm before each half of a block, rotary positions, biases
+ * only by option. Each model has its own second half of a block.
  *
  * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM; linear weights are
  * [out, in].
  *
- * B rows of a microbatch, T context, C width, H heads, K key/value heads, D numbers a head has,
- * V vocabulary. */
+ * B rows of a microbatch, T context, C width, H heads, K key/value heads, D head size, V
+ * vocabulary. */
 #ifndef SLUICE_MODELS_DECODER_H
 #define SLUICE_MODELS_DECODER_H
 
@@ -49,12 +49,13 @@ typedef struct decoder {
   sl_rope rope;
   bool qkv_bias, o_bias, qk_norm;
   sl_attrs attention;
-  sl_tensor *documents; /* [B, T] their ids; NULL: a row is one */
-  const void *own;      /* the model's */
-  sl_tensor *losses;    /* besides the cross entropy; NULL: none so far */
+  sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
+  const void *own;      /* state of the model */
+  sl_tensor *losses;    /* losses added to the cross entropy; NULL: none so far */
 } decoder;
 
-/* The second half of a block, of a normed x [B, T, C]; what it gives begins as small as `residual`. */
+/* Second half of a block, on a normed x [B, T, C]; `residual` is the initial std of its output
+ * weights. */
 typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
 
 /* y = x w^T with a weight [out, in] */
@@ -65,7 +66,7 @@ static inline sl_tensor *decoder_linear(sl_graph *g, sl_tensor *x, int64_t in, i
   return sl_linear(g, x, w, NULL); /* [B, T, out] */
 }
 
-/* The same, with a bias if the model has one there. */
+/* Linear layer, with a bias if `has`. */
 static inline sl_tensor *decoder_biased(sl_graph *g, bool has, sl_tensor *x, int64_t in, int64_t out,
                                         float std, int layer, const char *name) {
   if (!has) return decoder_linear(g, x, in, out, std, layer, name);
@@ -83,7 +84,7 @@ static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *
   return sl_rmsnorm(g, x, gain, d->eps); /* [B, T, C] */
 }
 
-/* Of each head's numbers. */
+/* Optional rmsnorm over each head of queries or keys. */
 static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                            int layer, const char *name) {
   if (!d->qk_norm) return x;
@@ -98,9 +99,10 @@ static inline sl_tensor *decoder_attention(sl_graph *g, const decoder *d, sl_ten
                                            float residual, int layer) {
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
   bool bias = d->qkv_bias;
-  sl_tensor *q = decoder_biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");  /* [B, T, H*D] */
-  sl_tensor *k = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj"); /* [B, T, K*D] */
-  sl_tensor *v = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj"); /* [B, T, K*D] */
+  /* q [B, T, H*D]; k and v [B, T, K*D] */
+  sl_tensor *q = decoder_biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
+  sl_tensor *k = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
+  sl_tensor *v = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
   q = decoder_head_norm(g, d, q, d->heads, layer, "q_norm");
   k = decoder_head_norm(g, d, k, d->kv_heads, layer, "k_norm");
   q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
@@ -111,7 +113,7 @@ static inline sl_tensor *decoder_attention(sl_graph *g, const decoder *d, sl_ten
 
 static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *half, sl_tensor *x,
                                        int layer) {
-  /* The residual stream adds up 2 * layers outputs; each starts smaller. */
+  /* Scales the initial output weights: the residual stream sums 2 * layers outputs. */
   float residual = 0.02f / sqrtf(2.0f * (float)d->layers);
   sl_block(g, "h.%d", layer);
   sl_tensor *a = decoder_norm(g, d, x, layer, "input_layernorm");
@@ -120,14 +122,15 @@ static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *ha
   return sl_add(g, x, half(g, d, m, residual, layer)); /* [B, T, C] */
 }
 
-/* gate, up and down of a feed-forward half that is called `name` */
+/* Feed-forward half (SwiGLU) called `name`: gate, up and down projections. */
 static inline sl_tensor *decoder_swiglu(sl_graph *g, const decoder *d, sl_tensor *x, int64_t inner,
                                         float residual, int layer, const char *name) {
   char part[3][64];
   static const char *const parts[3] = {"gate_proj", "up_proj", "down_proj"};
   for (int i = 0; i < 3; i++) snprintf(part[i], sizeof part[i], "%s.%s", name, parts[i]);
-  sl_tensor *gate = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[0]); /* [B, T, inner] */
-  sl_tensor *up = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[1]);   /* [B, T, inner] */
+  /* gate and up [B, T, inner] */
+  sl_tensor *gate = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[0]);
+  sl_tensor *up = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[1]);
   return decoder_linear(g, sl_swiglu(g, gate, up), inner, d->width, residual, layer, part[2]);
 }
 
@@ -180,7 +183,7 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   return d;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- build ----------------------------------------------------------------------------------- */
 
 static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder *d, sl_tensor *logits,
                                  sl_tensor *targets) {

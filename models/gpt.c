@@ -1,10 +1,9 @@
-/* GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners",
- * 2019): learned positions, layernorm before each half of a block, gelu, and a
- * classifier that shares its weight with the embedding.
+/* GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): learned
+ * positions, layernorm before each half of a block, gelu, and a classifier that shares its
+ * weight with the embedding.
  *
- * Parameters have the names and layouts of Hugging Face's GPT2LMHeadModel, so
- * its weight files load here and ours load there; its linear weights are
- * [in, out].
+ * Parameters have the names and layouts of Hugging Face's GPT2LMHeadModel, so weight files load
+ * in both directions; linear weights are [in, out].
  *
  * B rows of a microbatch, T context, C width, V vocabulary. */
 #include <math.h>
@@ -34,7 +33,7 @@ typedef struct shape {
   int64_t rows, context, positions, width, vocab;
   float eps;
   sl_attrs attention;
-  sl_tensor *documents; /* [B, T] their ids; NULL: a row is one */
+  sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
 } shape;
 
 /* y = x w + b with a weight [in, out] */
@@ -60,7 +59,7 @@ static const char *part(char out[64], int layer, const char *name) {
 static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, int layer) {
   char name[64];
   int64_t C = s->width;
-  /* The residual stream adds up 2 * layers outputs; each starts smaller. */
+  /* Scales the initial output weights: the residual stream sums 2 * layers outputs. */
   float residual = 0.02f / sqrtf(2.0f * (float)s->layers);
   sl_block(g, "h.%d", layer);
   sl_tensor *a = norm(g, s, x, part(name, layer, "ln_1"));
@@ -102,7 +101,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   return s;
 }
 
-/* Learned positions; a document's count from its own beginning, as if it were alone. */
+/* Adds learned positions; they restart at each document. */
 static sl_tensor *add_positions(sl_graph *g, const sl_args *args, shape *s, sl_tensor *tokens,
                                 sl_tensor *x) {
   sl_tensor *positions, *wpe = sl_param(g, SL_TYPE(SL_F32, s->positions, s->width),

@@ -1,5 +1,5 @@
-/* LLaMA: decoder.h with SwiGLU. Mistral is the same with a window; Qwen2 has biases on q, k and v.
- * Weight files of Hugging Face's LlamaForCausalLM load here and ours load there. */
+/* LLaMA: decoder.h with SwiGLU. Mistral adds a window; Qwen2 has biases on q, k and v. Weight
+ * files of Hugging Face's LlamaForCausalLM load in both directions. */
 #include "decoder.h"
 
 static const sl_option options[] = {

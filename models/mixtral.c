@@ -1,5 +1,5 @@
-/* Mixtral (Jiang et al., arXiv 2401.04088): LLaMA with a mixture of experts, moe.h. Weight files of Hugging
- * Face's MixtralForCausalLM load here and ours load there. */
+/* Mixtral (Jiang et al., arXiv 2401.04088): LLaMA with a mixture of experts, moe.h. Weight files
+ * of Hugging Face's MixtralForCausalLM load in both directions. */
 #include "moe.h"
 
 static const sl_option options[] = {DECODER_OPTIONS, MOE_OPTIONS("1"), SL_OPTIMIZER_OPTIONS, {0}};

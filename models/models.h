@@ -1,10 +1,10 @@
-/* The models that the tools have built in. */
+/* Models built into the tools. */
 #ifndef SLUICE_MODELS_H
 #define SLUICE_MODELS_H
 
 #include <sluice/model.h>
 
-/* Ends with NULL. */
+/* NULL-terminated. */
 extern const sl_model *const sli_models[];
 
 #endif

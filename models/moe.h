@@ -1,15 +1,16 @@
-/* Mixtures of experts (Shazeer et al., arXiv 1701.06538; Mixtral: Jiang et al., arXiv 2401.04088): the second
- * half of a block sends each token to k of E experts, whose answers are added by their probabilities, and
- * perhaps to one that all tokens go to.
+/* Mixtures of experts (Shazeer et al., arXiv 1701.06538; Mixtral: Jiang et al., arXiv
+ * 2401.04088). The second half of a block sends each token to k of E experts and sums their
+ * outputs weighted by probability. A shared expert, which all tokens go to, is optional.
  *
- * E experts, k of them for a token, F an expert's inner width. What is one parameter for all experts
- * here, [E, ...], is one for each in files: the star in its name stands for the expert's number. */
+ * E experts, k of them for a token, F inner width of an expert. A parameter [E, ...] of all
+ * experts is stored in files as one tensor per expert: the star in its name stands for the
+ * expert's number. */
 #ifndef SLUICE_MODELS_MOE_H
 #define SLUICE_MODELS_MOE_H
 
 #include "decoder.h"
 
-/* Names in files differ, and whether probabilities are divided by their sum. */
+/* Options; `normed` is the default of norm-topk. Models differ in it and in the names in files. */
 #define MOE_OPTIONS(normed) \
     {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
     {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16}, \
@@ -26,7 +27,7 @@
     {"expert-capacity", SL_OPTION_FLOAT, "0", "times an even share that an expert takes of a device's " \
      "microbatch, the most probable first; 0: all that come", 0, 1e9}
 
-/* Below "model.layers.N". */
+/* Names below "model.layers.N". */
 typedef struct moe_names {
   const char *router, *gate, *up, *down, *shared;
 } moe_names;
@@ -50,14 +51,14 @@ static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float 
   d->losses = d->losses ? sl_add(g, d->losses, loss) : loss;
 }
 
-/* How many tokens go to each expert of a block, for the report. */
+/* Counts the tokens of each expert of a block, for the report. */
 static inline void moe_tally(sl_graph *g, const moe *m, sl_tensor *ids, int layer) {
   char name[64];
   snprintf(name, sizeof name, "h.%d.load", layer);
   sl_tally(g, name, sl_expert_load(g, ids, m->experts));
 }
 
-/* And how many it does not take: the ids that have become -1. */
+/* Counts the tokens that each expert drops: their ids have become -1. */
 static inline void moe_tally_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept, int layer) {
   char name[64];
   sl_tensor *more = sl_sub(g, sl_cast(g, ids, SL_F32), sl_cast(g, kept, SL_F32)); /* 1 + id, or 0 */
@@ -67,7 +68,7 @@ static inline void moe_tally_dropped(sl_graph *g, const moe *m, sl_tensor *ids, 
   sl_tally(g, name, sl_sum(g, dropped, SL_DIM(0) | SL_DIM(1), false));
 }
 
-/* What keeps the router in shape: of ids before any is dropped. */
+/* Adds the router's auxiliary losses, on the ids before any is dropped. */
 static inline void moe_losses(sl_graph *g, decoder *d, const moe *m, sl_tensor *logits,
                               const sl_routing *r) {
   if (m->balance > 0) moe_add_loss(g, d, sl_balance_loss(g, r), m->balance);
@@ -87,13 +88,14 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
   return sl_combine(g, y, r->weights); /* [B, T, C] */
 }
 
-/* The expert of all, by the sigmoid of a gate of its own. */
+/* Shared expert, scaled by the sigmoid of its own gate. */
 static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x, float residual,
                                     int layer) {
   char gate[64];
   snprintf(gate, sizeof gate, "%s_gate", m->names.shared);
   sl_tensor *y = decoder_swiglu(g, d, x, m->shared, residual, layer, m->names.shared);
-  sl_tensor *by = sl_sigmoid(g, decoder_linear(g, x, d->width, 1, 0.02f, layer, gate)); /* [B, T, 1] */
+  /* [B, T, 1] */
+  sl_tensor *by = sl_sigmoid(g, decoder_linear(g, x, d->width, 1, 0.02f, layer, gate));
   return sl_mul(g, y, by);
 }
 

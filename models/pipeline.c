@@ -1,12 +1,12 @@
-/* The abstract pipeline: as many equal chunks as the run has stages, with
- * durations and activation sizes and no model in them. For studying schedules:
+/* Abstract pipeline: as many equal chunks as the run has stages, with durations and activation
+ * sizes but no model. For studies of schedules:
  *
  *     actorrun --devices timed:4 --clock virtual --cost F=1,B=1,W=1 \
  *              --stages 4 --microbatches 8 --schedule zb-h1 pipeline
  *
- * Each chunk is two products by 1 x 1 weights, so that every chunk, the first
- * too, has an input gradient and a weight gradient, and the step has the update
- * barrier of a real one. It also computes: on CPU devices it fits y = x. */
+ * Each chunk is two products by 1 x 1 weights. Every chunk, the first too, thus has an input
+ * gradient and a weight gradient, and the step has the update barrier of a real one. It also
+ * computes: on CPU devices it fits y = x. */
 #include <sluice/sluice.h>
 
 static const sl_option options[] = {
@@ -14,7 +14,7 @@ static const sl_option options[] = {
      "also the positions that can be cut in pieces", 1, 1 << 28},
     {0}};
 
-/* [1, T, 1]: 0, 1/T, 2/T, ..., or the tick's piece of that. */
+/* Fills [1, T, 1] with 0, 1/T, 2/T, ..., or the tick's piece of it. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   int64_t length = sl_type_elements(ctx), rows = tick->rows ? tick->rows : length;
   for (int64_t i = 0; i < rows; i++)

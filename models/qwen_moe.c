@@ -1,6 +1,6 @@
-/* Qwen's mixtures of experts (Yang et al., arXiv 2407.10671 and 2505.09388): moe.h, with an expert for all
- * tokens (Qwen2-MoE), or norms of queries and keys (Qwen3-MoE). Weight files of Hugging Face's
- * Qwen2MoeForCausalLM and Qwen3MoeForCausalLM load here and ours load there. */
+/* Qwen's mixtures of experts (Yang et al., arXiv 2407.10671 and 2505.09388): moe.h, with a
+ * shared expert (Qwen2-MoE) or norms of queries and keys (Qwen3-MoE). Weight files of Hugging
+ * Face's Qwen2MoeForCausalLM and Qwen3MoeForCausalLM load in both directions. */
 #include "moe.h"
 
 static const sl_option options[] = {DECODER_OPTIONS, MOE_OPTIONS("0"), SL_OPTIMIZER_OPTIONS, {0}};
