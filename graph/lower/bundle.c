@@ -179,7 +179,8 @@ static bool is_param(const sl_tensor *t) {
 
 /* True for a parameter that is all-gathered from its shards. */
 static bool is_gathered(const sl_tensor *t) {
-  return t->producer->cls == SL_CLASS_C && is_param(t->producer->in[0]);
+  const sli_node *n = t->producer;
+  return n->cls == SL_CLASS_C && n->nin && is_param(n->in[0]); /* zeros are made of nothing */
 }
 
 /* Returns the input that was made on the same device. */
