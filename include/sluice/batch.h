@@ -1,9 +1,9 @@
-/* The batch register: what a tick of a served graph computes.
+/* The batch register: the work of one tick of a served graph.
  *
- * A served model has one row of positions that belong to any sequences. What each row of a
- * tick is stands in one i32 array, which the source of the graph fills and which travels from
- * stage to stage as any tensor does. Rows of the table that look at other positions read it as
- * their last input (sl_op.served): they get all there is to know from it. */
+ * A served model has one row of positions, which may belong to any sequences. One i32 array
+ * describes each row of a tick. The graph's source fills it, and it travels from stage to stage
+ * like any tensor. Ops that read other positions take it as their last input (sl_op.served); it
+ * holds everything they need to know. */
 #ifndef SLUICE_BATCH_H
 #define SLUICE_BATCH_H
 
@@ -14,25 +14,25 @@
 extern "C" {
 #endif
 
-enum { SL_PAGE = 64 }; /* positions of a page of keys and values */
+enum { SL_PAGE = 64 }; /* positions in a page of the KV cache */
 
-/* How the token that follows a sequence is chosen, if one is. */
+/* How the next token of a sequence is chosen, if one is wanted. */
 typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
   int32_t top_k, logprobs;
-  int32_t place;     /* of the token in its text, which tells its random number */
-  int32_t hash;      /* 1: tell the hash of the logits */
+  int32_t place;     /* index of the token in its text; selects its random number */
+  int32_t hash;      /* 1: return the hash of the logits */
 } sl_batch_sequence;
 
-/* The head of the array; behind it come, as far as they count,
+/* Header of the array. The arrays after it are sized for the maxima and filled up to the counts:
  *   position[most_rows], sequence[most_rows]    of each row
  *   pick[most_sequences]                        rows whose logits are wanted, ascending
  *   sl_batch_sequence[most_sequences]
  *   table[most_sequences][pages]                of each sequence: the page of each 64 positions
- * Rows of a sequence stand side by side, in order. */
+ * The rows of a sequence are adjacent and in order. */
 typedef struct sl_batch {
-  int32_t rows, sequences, picks;      /* that there are */
+  int32_t rows, sequences, picks;      /* counts in this tick */
   int32_t most_rows, most_sequences, pages;
   int32_t unused[2];
 } sl_batch;
@@ -56,17 +56,17 @@ static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence)
   return (const int32_t *)tables + (int64_t)sequence * b->pages;
 }
 
-/* How the numbers of a weight lie in memory while a graph is served: f32, bf16, or blocks of 32 small
- * integers with a scale (Q8_0), or with a scale and what is added (Q4_1), as GGUF files have them. */
+/* Storage format of a weight in a served graph: f32, bf16, or blocks of 32 small integers with a
+ * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. */
 typedef enum sl_rest { SL_REST_F32, SL_REST_BF16, SL_REST_Q8_0, SL_REST_Q4_1 } sl_rest;
 
-/* What is told of a pick. */
+/* Result of one pick. */
 enum { SL_BATCH_TOP = 20 };
 typedef struct sl_sampled {
   int32_t token;
   float logprob;
   uint32_t hash[2];
-  int32_t finite;    /* 0: some logit is not */
+  int32_t finite;    /* 0: some logit is not finite */
   int32_t ntop;
   int32_t top[SL_BATCH_TOP];
   float top_logprob[SL_BATCH_TOP];

@@ -1,4 +1,4 @@
-/* Hardware one may not have: what devices and links can do, and how long that takes. */
+/* Hardware model: speeds of devices and links, which need not exist, for predicting durations. */
 #ifndef SLUICE_HARDWARE_H
 #define SLUICE_HARDWARE_H
 
@@ -9,22 +9,22 @@
 extern "C" {
 #endif
 
-/* What one device can send to another: a message's way, and bytes each way at once (0: any
- * number). */
+/* Link from one device to another: latency of a message, and bandwidth in each direction at once
+ * (0: unlimited). */
 typedef struct sl_hardware_link {
   double seconds, bytes_per_second;
 } sl_hardware_link;
 
-/* The same of one pair of devices, both ways. */
+/* Link between one pair of devices, in both directions. */
 typedef struct sl_hardware_pair {
   int from, to;
   sl_hardware_link link;
 } sl_hardware_pair;
 
-/* What a curve is drawn over. Of a product that makes m x n numbers as sums of k; of any call its
- * bytes and its arithmetic; of attention positions of a sequence and numbers of a head, and its
- * seconds are then those of one head of one sequence; of any call also how many devices of a host
- * compute at once; of an exchange bytes and devices. */
+/* Axis of a curve. M, N, K: a product with m x n results as sums of k. BYTES, FLOPS: traffic and
+ * arithmetic of any call. POSITIONS, HEAD: sequence length and head width of attention, for seconds
+ * of one head of one sequence. DEVICES: devices of a host that compute at once, for any call. An
+ * exchange uses BYTES and DEVICES. */
 typedef enum sl_curve_axis {
   SL_CURVE_M,
   SL_CURVE_N,
@@ -37,27 +37,27 @@ typedef enum sl_curve_axis {
   SL_CURVE_AXES
 } sl_curve_axis;
 
-/* Seconds over a grid, interpolated between logarithms of both; beyond the grid it goes on as at its
- * edge. All numbers are above 0, and each axis rises. */
+/* Seconds over a grid, interpolated in the logarithms of both; constant slope beyond the grid's
+ * edge. All numbers are above 0, and each axis ascends. */
 enum { SL_CURVE_DIMS = 4 };
 typedef struct sl_curve {
   int ndims;
   sl_curve_axis axis[SL_CURVE_DIMS];
   int count[SL_CURVE_DIMS];
   const double *at[SL_CURVE_DIMS];
-  const double *seconds; /* [count[0]][count[1]]...; NULL: there is no curve */
+  const double *seconds; /* [count[0]][count[1]]...; NULL: no curve */
 } sl_curve;
 
-/* What is known of calls of one row of the op table. */
+/* Performance data of the calls of one op. */
 typedef struct sl_hardware_row {
   const char *op;
-  sl_curve curve;          /* all of a call's time; else what follows */
-  double flops_factor;     /* of what the row says of its arithmetic; 0: 1 */
-  double bytes_per_score;  /* moved for each pair of positions of each head, seen or not */
+  sl_curve curve;          /* total time of a call; without it, the fields below */
+  double flops_factor;     /* factor of the op's own flops; 0: 1 */
+  double bytes_per_score;  /* traffic for each pair of positions of each head, masked or not */
   double flops_per_second; /* 0: the hardware's */
-  bool in_turn;            /* its arithmetic and its traffic come one after the other */
-  double tile_m, tile_n;   /* products are made in tiles of m x n numbers; 0: in one */
-  double tiles_at_once;    /* so many, each of which takes as long as k + tile_k sums; 0: 1 */
+  bool in_turn;            /* arithmetic and traffic do not overlap */
+  double tile_m, tile_n;   /* products are computed in tiles of m x n numbers; 0: one tile */
+  double tiles_at_once;    /* tiles that run in parallel, each as long as k + tile_k sums; 0: 1 */
   double tile_k;
 } sl_hardware_row;
 
@@ -68,9 +68,9 @@ typedef enum sl_exchange {
   SL_EXCHANGES
 } sl_exchange;
 
-/* How exchanges of all devices of a row go where no table says it: doubling their number with each
- * message (TREE), around (RING), each with each at once (DIRECT), or within hosts and then between
- * them (HIERARCHICAL). */
+/* Algorithm of exchanges among the devices of a grid row without a table. TREE: doubles the number
+ * of devices with each message. RING: around a ring. DIRECT: each with each at once. HIERARCHICAL:
+ * within hosts, then between them. */
 typedef enum sl_algorithm {
   SL_ALGORITHM_TREE,
   SL_ALGORITHM_RING,
@@ -80,38 +80,37 @@ typedef enum sl_algorithm {
 } sl_algorithm;
 
 /* An op takes the longer of its arithmetic and its traffic, plus op_seconds (the roofline model:
- * Williams et al., CACM 52(4), 2009), unless its row says more; what crosses from stage to stage
- * takes its bytes' time on the wire, one after another, and the link's seconds on the way; what the
- * devices of a stage exchange, see docs/tuning.md. Devices are numbered host by host. */
+ * Williams et al., CACM 52(4), 2009), unless its own row says more. A transfer between stages takes
+ * its bytes' time on the wire, one after another, plus the link's latency. docs/tuning.md describes
+ * exchanges among the devices of a stage. Devices are numbered host by host. */
 typedef struct sl_hardware {
   double flops_per_second, bytes_per_second, op_seconds;
   size_t memory_bytes;
   int devices_per_host;        /* 0: 1 */
-  sl_hardware_link link;       /* between hosts, of each device */
+  sl_hardware_link link;       /* between hosts, for each device */
   sl_hardware_link host_link;  /* between devices of a host */
-  double copy_bytes_per_second; /* between a device's memory and the host's, each way at once;
-                                   of these and the next 0: takes no time */
-  double host_memory_bytes_per_second; /* of a host, by all copies and updates there together */
+  double copy_bytes_per_second; /* between a device's memory and the host's, in each direction at
+                                   once; 0, here and for host and disk below: takes no time */
+  double host_memory_bytes_per_second; /* of a host, shared by all its copies and updates */
   double disk_read_bytes_per_second, disk_write_bytes_per_second; /* of each device's disk */
-  bool in_turn;                /* arithmetic and traffic come one after the other */
+  bool in_turn;                /* arithmetic and traffic do not overlap */
   int nrows;
   const sl_hardware_row *rows;
-  sl_curve exchange[2][SL_EXCHANGES]; /* within hosts, between them: of all devices of a row, over
-                                  bytes that each has in the end (of an all-to-all: at the start)
-                                  and devices */
-  sl_curve process_link;       /* from one process of a host to another: over bytes, and devices of
-                                  the host that compute meanwhile; no curve: takes no time of its own */
+  sl_curve exchange[2][SL_EXCHANGES]; /* [within hosts, between hosts]: among all devices of a
+                                         grid row, over devices and the bytes each has at the end
+                                         (of an all-to-all: at the start) */
+  sl_curve process_link;       /* between processes of a host: over bytes, and devices of the
+                                  host that compute meanwhile; no curve: takes no extra time */
   sl_algorithm algorithm;
-  double links_per_host;       /* that its devices share; 0: one each */
+  double links_per_host;       /* shared by the host's devices; 0: one each */
   int npairs;
-  const sl_hardware_pair *pairs; /* links of their own */
-  double gradient_bytes;       /* of a number of a gradient, where those of several devices are added
-                                  up; 0: as it lies */
-  double step_seconds;         /* of each step, whatever it does */
-  double firing_seconds;       /* of each firing of a device, besides its calls */
-  double wake_seconds;         /* of each that reads what another device of its process has made */
+  const sl_hardware_pair *pairs; /* links that differ from the above */
+  double gradient_bytes; /* bytes per gradient element when devices sum gradients; 0: as stored */
+  double step_seconds;         /* fixed cost of a step */
+  double firing_seconds;       /* fixed cost of a device's firing, besides its calls */
+  double wake_seconds; /* cost of each firing that reads data of another device in its process */
   int busy;                    /* devices of a host that compute at once; set by sl_lower */
-  double slowdown_while_exchanging; /* of passes beside exchanges; 0: 1 */
+  double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
 } sl_hardware;
 
 #ifdef __cplusplus

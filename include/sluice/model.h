@@ -1,14 +1,13 @@
-/* What actorrun runs: a model is a record with options and a build function.
+/* Models for actorrun: a record with options and a build function.
  *
- * A model file is C like this; actorrun compiles it on the spot, or loads it
- * as a shared object, or has it built in:
+ * A model file is C like this; actorrun compiles it on the spot, loads it as a shared object, or
+ * has it built in:
  *
  *     #include <sluice/sluice.h>
  *     static const sl_option options[] = {
  *         {"width", SL_OPTION_INT, "64", "hidden width", 1, 1 << 16}, {0}};
  *     static sl_status build(sl_graph *g, const sl_args *args) { ... }
- *     SL_MODEL(mine, "a small example", options, build);
- */
+ *     SL_MODEL(mine, "a small example", options, build); */
 #ifndef SLUICE_MODEL_H
 #define SLUICE_MODEL_H
 
@@ -22,7 +21,7 @@ extern "C" {
 
 typedef enum sl_option_kind {
   SL_OPTION_INT, SL_OPTION_FLOAT, SL_OPTION_TEXT, SL_OPTION_FLAG,
-  SL_OPTION_LIST /* of texts: may be given several times, and all count */
+  SL_OPTION_LIST /* list of texts: may be given several times, and all count */
 } sl_option_kind;
 
 /* One `--name VALUE` of a model. min == max: no range. A flag takes no value
@@ -37,17 +36,16 @@ typedef struct sl_option {
 } sl_option;
 
 typedef struct sl_args sl_args; /* the options as given on the command line */
-/* Asking for an option the model did not declare aborts with its name. */
+/* Values of options. A name that the model did not declare aborts the program with that name. */
 int64_t sl_arg_int(const sl_args *args, const char *name);
 double sl_arg_float(const sl_args *args, const char *name);
 const char *sl_arg_text(const sl_args *args, const char *name);
 bool sl_arg_flag(const sl_args *args, const char *name);
-/* The i-th value given for an option, from 0, or NULL after the last one; the
- * functions above return the last one given, or the default; sl_arg_text of a list all of them,
- * one a line. */
+/* Returns the i-th value given for an option, from 0; NULL after the last. The functions above
+ * return the last one given, or the default; sl_arg_text of a list returns all, one per line. */
 const char *sl_arg_given(const sl_args *args, const char *name, int i);
 
-/* Rows of a model's table for how its parameters are updated, and what they say. */
+/* Rows of a model's option table for its optimizer, and the settings they give. */
 #define SL_OPTIMIZER_OPTIONS                                                                   \
     {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},                            \
     {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},     \
@@ -60,32 +58,30 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i);
     {"beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999}
 sl_optimizer sl_arg_optimizer(const sl_args *args);
 
-/* Reading options, for tools and for programs that build shipped models. Every
- * value is checked against its kind and range at once: SL_E_USAGE. The table
- * must outlive the record. */
-sl_status sl_args_create(const sl_option *options, sl_args **out); /* the defaults */
+/* Parsing of options, for tools and for programs that build shipped models. Each value is checked
+ * against its kind and range at once: SL_E_USAGE. The table must outlive the record. */
+sl_status sl_args_create(const sl_option *options, sl_args **out); /* starts with the defaults */
 void sl_args_destroy(sl_args *args);
 sl_status sl_args_set(sl_args *args, const char *name, const char *value);
-/* Reads the option that words[0] names: `--name value`, `--name=value`, or
- * `--name` for a flag. *used: how many words it took; 0: the table has no such
- * option. */
+/* Parses the option that words[0] names: `--name value`, `--name=value`, or `--name` for a flag.
+ * *used: number of words consumed; 0: the table has no such option. */
 sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used);
-/* SL_E_USAGE if a required option has no value yet. */
+/* Checks that every required option has a value: SL_E_USAGE. */
 sl_status sl_args_complete(const sl_args *args);
-/* SL_E_USAGE if a model has asked for an option that its table does not have, or as another kind
- * than that says. What it got is 0 or an empty text. */
+/* Checks that the model has asked only for options of its table, and by their kind: SL_E_USAGE. A
+ * wrong request returned 0 or an empty text. */
 sl_status sl_args_status(const sl_args *args);
-/* The lines of a --help: one option each, with its default. */
+/* Prints the lines of --help: one option each, with its default. */
 void sl_options_print(const sl_option *options, FILE *out);
-/* The option's name nearest to a mistyped one, or NULL if none is near. */
+/* Name of the option most similar to a mistyped one, or NULL if none is similar. */
 const char *sl_options_nearest(const sl_option *options, const char *name);
 
 enum { SL_MODEL_ABI = 2 };
 typedef struct sl_model {
   int abi; /* SL_MODEL_ABI */
   const char *name, *summary;
-  const sl_option *options; /* ends with a zero name */
-  /* Builds the graph. Errors are on the graph; the return value is normally
+  const sl_option *options; /* ends with an all-zero entry */
+  /* Builds the graph. Errors are recorded in the graph; the return value is normally
    * sl_graph_status(g). */
   sl_status (*build)(sl_graph *g, const sl_args *args);
 } sl_model;
@@ -97,14 +93,14 @@ typedef struct sl_model {
 #else
 #define SL_MODEL_SYMBOL(ident) sl_model_export
 #endif
-#ifdef __cplusplus /* where const alone would keep it inside its file */
+#ifdef __cplusplus /* a const object has internal linkage in C++ */
 #define SL_MODEL_EXTERN extern "C"
 #else
 #define SL_MODEL_EXTERN extern
 #endif
 #define SL_MODEL(ident, summary_, options_, build_)                            \
   SL_MODEL_NAMED(ident, #ident, summary_, options_, build_)
-/* The same, of a name that is no identifier. */
+/* Defines a model whose name is no identifier. */
 #define SL_MODEL_NAMED(ident, name_, summary_, options_, build_)               \
   SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);                       \
   const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, name_, summary_, options_, build_}

@@ -1,4 +1,4 @@
-/* How parameters are updated: the optimizer's settings and the schedule of its learning rate. */
+/* Optimizer settings and learning rate schedules. */
 #ifndef SLUICE_OPTIMIZER_H
 #define SLUICE_OPTIMIZER_H
 
@@ -11,11 +11,11 @@ extern "C" {
 
 struct sl_op;
 
-/* A field that is 0 takes its default. SL_OFF is how to say that it is to be 0: no decay, no
- * clipping, no momentum. */
+/* Value that sets a field to zero: no decay, no clipping, no momentum. A field that is 0 takes its
+ * default. */
 #define SL_OFF (-__builtin_inff())
 
-/* How the learning rate goes on after `warmup` steps, in which it rises from lr/warmup to lr.
+/* Learning rate after `warmup` steps, in which it rises from lr/warmup to lr.
  *   DEFAULT   COSINE with decay_steps, CONSTANT without
  *   CONSTANT  lr
  *   LINEAR    straight down to min_lr at decay_steps
@@ -27,63 +27,63 @@ typedef enum sl_rate {
   SL_RATE_DEFAULT, SL_RATE_CONSTANT, SL_RATE_LINEAR, SL_RATE_COSINE, SL_RATE_WSD
 } sl_rate;
 
-/* Settings of an update. Defaults stand in brackets; where rows differ, each says its own
- * (sl_update.defaults; docs/training.md has them in a table). */
+/* Settings of an update. Defaults are in brackets; where optimizers differ, each has its own
+ * (sl_update.defaults; docs/training.md has a table). */
 typedef struct sl_optimizer {
   float lr;            /* peak learning rate [1e-3] */
-  float min_lr;        /* where the decay ends [lr/10] */
+  float min_lr;        /* rate at the end of the decay [lr/10] */
   int64_t warmup;      /* steps of linear warm-up [0] */
   int64_t decay_steps; /* step at which the rate reaches min_lr [0] */
   float beta1, beta2;  /* [AdamW and Adam 0.9, 0.95; Lion 0.9, 0.99] */
   float eps;           /* [1e-8] */
   float weight_decay;  /* on tensors of two dims or more [AdamW and Lion 0.1, others 0] */
   float clip;          /* global gradient norm [1.0] */
-  const struct sl_op *rule; /* the row that updates [sl_op_adamw]: see below */
+  const struct sl_op *rule; /* the optimizer's op [sl_op_adamw]: see below */
   float momentum;      /* of SGD [0] */
-  bool nesterov;       /* SGD looks ahead by its momentum */
+  bool nesterov;       /* SGD: Nesterov momentum */
   sl_rate schedule;
   int64_t decay_begin; /* WSD: step at which the decay begins [9/10 of decay_steps] */
-  bool decay_all;      /* decay of tensors of less than two dims as well */
-  float lr_scale;      /* the rate of a step is the schedule's times this [1] */
-  /* A schedule of the user's own instead: the rate of a step, from 0. It may read `user`; it is
-   * called on any thread, more than once for a step, and must always say the same. */
+  bool decay_all;      /* weight decay also applies to tensors of less than two dims */
+  float lr_scale;      /* factor of the schedule's rate [1] */
+  /* Replaces the schedule: returns the rate of a step, counted from 0. May read `user`. Called on
+   * any thread, more than once per step; must always return the same value. */
   float (*rate)(const struct sl_optimizer *o, int64_t step);
-  const void *user;    /* for `rate` and for rows of the user's own; outlives the run */
+  const void *user;    /* for `rate` and the user's own ops; must outlive the run */
 } sl_optimizer;
 
-/* Learning rate of step `step` (from 0), of settings with their defaults in place. */
+/* Learning rate of step `step` (from 0); `o` has its defaults filled in. */
 float sl_optimizer_lr(const sl_optimizer *o, int64_t step);
-/* The decay of a tensor of so many dims. */
+/* Weight decay of a tensor of ndim dims. */
 float sl_optimizer_decay(const sl_optimizer *o, int ndim);
 
-/* ---- rows that update ------------------------------------------------------ */
+/* ---- optimizer ops --------------------------------------------------------- */
 
-/* An array that a row keeps for each parameter, shaped as that, private to the update. */
+/* Optimizer state: an array of the parameter's shape that only the update reads and writes. */
 typedef struct sl_update_state {
-  const char *name; /* "m": of parameter "w" it is called "w:m" in checkpoints */
-  float start;      /* what all of its elements are before the first step */
+  const char *name; /* "m": checkpoints name it "w:m" for parameter "w" */
+  float start;      /* initial value of all elements */
 } sl_update_state;
 
-/* What makes a row an optimizer (sl_op.update). The row is called
+/* Makes an op an optimizer (sl_op.update). The op is called
  *
  *     rule(scale scalar, g0, g1, ...), attrs.user = sl_optimizer -> p, state 0, state 1, ...
  *
- * once a step for each parameter, or for each device's part of it: outputs are updated in
- * place (sl_op.updates), typed as g0, and the gradient is scale (g0 + g1 + ...). The row has
- * an output for each state it can have, behind the parameter; settings may need fewer. It
- * works element by element: a part of a parameter is updated as it would be in the whole. */
+ * once per step for each parameter, or for each device's part of it. Outputs are updated in place
+ * (sl_op.updates) and have the type of g0; the gradient is scale (g0 + g1 + ...). The op has an
+ * output for each possible state, after the parameter; settings may need fewer. It works element by
+ * element: a part of a parameter is updated as it would be in the whole. */
 enum { SL_UPDATE_STATES = 4 };
 typedef struct sl_update {
   sl_update_state states[SL_UPDATE_STATES];
   int nstates;
-  /* How many of them these settings need: the first ones. NULL: all. */
+  /* Number of states these settings need: the first ones. NULL: all. */
   int (*needs)(const sl_optimizer *o);
-  sl_optimizer defaults; /* what a field that is 0 means; one that is 0 here, too: see above */
+  sl_optimizer defaults; /* default of each field; if that is 0 too, the default of sl_optimizer */
 } sl_update;
 
-/* Settings with their defaults in place, and 0 where they say SL_OFF. NULL: all defaults. */
+/* Fills in the defaults, and 0 for SL_OFF. NULL: all defaults. */
 sl_optimizer sl_optimizer_defaults(const sl_optimizer *o);
-/* For sl_op.hash of a row of the user's own: all settings, and what `rate` says of some steps. */
+/* sl_op.hash for a user's optimizer op: covers all settings, and `rate` at some steps. */
 struct sl_attrs;
 uint64_t sl_optimizer_hash(uint64_t hash, const struct sl_attrs *attrs, int nin);
 

@@ -1,4 +1,4 @@
-/* A session: a model that answers many requests at once.
+/* A session: a model that serves many requests at once.
  *
  *     sl_session *s = NULL;
  *     sl_session_options options = {.model = &model, .args = args, .load = load, .load_ctx = x,
@@ -12,18 +12,18 @@
  *     sl_session_destroy(s);
  *
  * The graph is the one that the model trains with, built for one row of `rows` positions instead of
- * one of `context`. A tick of the plan is one pass of these rows: each belongs to some sequence (a
- * request and its answer) and is a token of its prompt or the last token of its answer. Which rows a
- * tick takes is decided when the tokens of an earlier one come back.
+ * one of `context` (continuous batching). A tick of the plan is one pass of these rows. Each row
+ * belongs to a sequence (a request and its answer) and is a token of its prompt or the last token
+ * of its answer. The rows of a tick are chosen when the tokens of an earlier tick come back.
  *
- * What a request is answered does not depend on what else is under way: its logits have the same
- * bits alone and beside any others, however they are cut into ticks, on any number of stages, of
- * devices that share out a stage's tensors, of threads and processes. So the same request with the same seed has the same answer.
+ * A request's answer does not depend on the other requests in progress: its logits have the same
+ * bits alone and beside any others. Nor do they depend on the cut into ticks, or on the number of
+ * stages, of devices that share a stage's tensors, of threads and processes. The same request with
+ * the same seed therefore has the same answer.
  *
- * Threads: submit, cancel, poll, stats, drain may be called by any thread at any time between
- * create and destroy, and never wait for a tick (drain does, if it is told to). Nothing of the program
- * is called back, but `load` during create. A session has a thread of its own, and the plan's
- * workers. */
+ * Threads: submit, cancel, poll, stats and drain may be called by any thread at any time between
+ * create and destroy. They never wait for a tick, except drain with a time limit. The only callback
+ * is `load`, during create. A session has a thread of its own, and the plan's workers. */
 #ifndef SLUICE_SESSION_H
 #define SLUICE_SESSION_H
 
@@ -37,114 +37,123 @@ extern "C" {
 
 typedef struct sl_session sl_session;
 
-enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives of a token that are told */
-enum { SL_SESSION_EVENTS = 1 << 16 }; /* not polled, with which no tick begins, unless the session drains */
-#define SL_SESSION_PAGE SL_PAGE /* positions of a page of keys and values */
+enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives reported with a token */
+enum { SL_SESSION_EVENTS = 1 << 16 }; /* unread events at which no tick begins, unless the
+                                         session drains */
+#define SL_SESSION_PAGE SL_PAGE /* positions in a page of the KV cache */
 
-/* When a request is let in. RESERVE: when there are pages for its prompt and for as many tokens as it
- * may get. RECOMPUTE: when there are pages for its prompt; if they run out later, the youngest
- * gives up its own and is computed again when there are some, with the same bits. */
+/* When a request is admitted. RESERVE: when there are pages for its prompt and for its maximum of
+ * tokens. RECOMPUTE: when there are pages for its prompt. If pages run out later, the youngest
+ * request gives up its own and is recomputed when there are some, with the same bits. */
 typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
 
-/* Whether requests that begin with the same tokens have the pages of these in common. SHARED: full pages that one has
- * filled are used by those that come later, while it has them and as long as nobody else needs them; no bit of any
- * answer changes. APART: each computes its own. */
+/* Prefix caching: whether requests that begin with the same tokens share the pages of these.
+ * SHARED: later requests use full pages that an earlier one has filled, while that one runs and as
+ * long after as no other request needs the memory. Answers keep their bits. APART: each computes
+ * its own. */
 typedef enum sl_prefixes { SL_PREFIXES_SHARED, SL_PREFIXES_APART } sl_prefixes;
 
-/* What each stage takes for a tick, in seconds: `tick`, `pick` for each token that is sampled, and of each sequence that has
- * x rows in it behind L positions `position` L + `row` x + `pair` (2 L x + x x). Products take what the rows of a tick come
- * to, and not in proportion: with corners, ticks of rows[i] rows take seconds[i] in place of `tick` and `row`, those between
- * two corners as a straight line has it, those beyond the last one as the last two go on. That is the mean; with a spread, a
- * tick takes so many times as long: those of the spread one after another, round and round, as what slows a machine down
- * lasts for more than a tick. Where each stage begins in it follows from the plan's seed. */
+/* Cost of a tick on each stage, in seconds. It is `tick`, plus `pick` per sampled token, plus
+ * for each sequence, with x rows in the tick after L positions:
+ *   `position` L + `row` x + `pair` (2 L x + x x)
+ * Products do not scale linearly with rows. With corners, a tick of rows[i] rows costs
+ * seconds[i] instead of `tick` and `row`, linear between corners and extended beyond the last
+ * two. That gives the mean. With a spread, each tick's cost is multiplied by the next factor of
+ * the spread, in a cycle: slow phases of a machine last longer than a tick. The plan's seed sets
+ * each stage's start. */
 enum { SL_TICK_CORNERS = 24, SL_TICK_SPREAD = 512 };
 typedef struct sl_tick_cost {
   double tick, position, row, pair, pick;
   int corners;                /* 0: none */
   double rows[SL_TICK_CORNERS], seconds[SL_TICK_CORNERS]; /* [corners], rows ascending */
   int spreads;                /* 0: none, all ticks take the mean */
-  double spread[SL_TICK_SPREAD]; /* [spreads] of ticks in their order, 1 in the mean */
+  double spread[SL_TICK_SPREAD]; /* [spreads] factors of consecutive ticks, with mean 1 */
 } sl_tick_cost;
 
-/* How a prompt is cut that is alone, over several stages, where a tick's cost is given. TIMES: in chunks that take as
- * long as each other, of such a length that the whole takes least. ROWS: in chunks of `rows`, of which the
+/* How a prompt that runs alone over several stages is cut, if tick costs are given. TIMES: into
+ * chunks of equal duration, chosen to minimise the total. ROWS: into chunks of `rows`, of which the
  * last ones take longest. */
 typedef enum sl_chunks { SL_CHUNKS_TIMES, SL_CHUNKS_ROWS } sl_chunks;
 
 typedef struct sl_session_options {
-  const sl_model *model;      /* with its options as given, which outlive the session */
+  const sl_model *model;      /* model and its options; both must outlive the session */
   const sl_args *args;
-  const sl_training *training; /* adapters are merged in, all else is left out; NULL: none. Outlives it */
-  int64_t context;            /* most tokens of a sequence, prompt and answer; 0: the model's context,
-                                 which is the most it can be */
-  int64_t rows;               /* of a tick, at most [64]. More make prompts faster, and all others
-                                 wait longer for a tick that has a part of one */
-  int sequences;              /* under way at once, at most; and tokens that a tick gives [rows, at most 64] */
-  int groups;                 /* ticks under way at once [stages + 1 with several stages, else 1] */
-  int64_t pages;              /* of keys and values, SL_PAGE positions each, in every stage
-                                 [as many as `sequences` of `context` tokens need, as far as 512 MiB hold
-                                 them in all stages together; at least what one needs, and 4 * rows
+  const sl_training *training; /* adapters to merge; everything else is ignored; NULL: none. Must
+                                  outlive the session */
+  int64_t context;            /* most tokens of a sequence, prompt and answer; 0: the model's
+                                 context, which is the limit */
+  int64_t rows;               /* most rows of a tick [64]. More rows speed up prompts and delay
+                                 other requests, which wait for ticks that contain part of a
+                                 prompt */
+  int sequences; /* most sequences at once, and most tokens from a tick [rows, at most 64] */
+  int groups;                 /* ticks in flight at once [stages + 1 with several stages, else 1] */
+  int64_t pages;              /* pages of the KV cache in every stage, SL_PAGE positions each
+                                 [enough for `sequences` sequences of `context` tokens, limited
+                                 to 512 MiB over all stages; at least one sequence, and 4 * rows
                                  positions] */
-  sl_dtype kv;                /* of keys and values in pages: SL_F32, or SL_BF16: half the memory, and other answers than
-                                 with f32 but the same alone and beside any others. Ops of a user's own that keep f32
-                                 are refused beside it */
+  sl_dtype kv;                /* type of the KV cache: SL_F32, or SL_BF16: half the memory, and
+                                 other answers than with f32, but the same alone and beside any
+                                 others. A user's op that keeps f32 is refused with it */
   sl_admit admit;
   sl_prefixes prefixes;
-  int queue;                  /* requests that wait to be let in, at most; more are refused with SL_E_BUSY [1024] */
-  sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, homes and quotas of weights. Its callbacks are the
-                                 session's, and what is about training does not count. With dtype SL_BF16
-                                 weights of products are rounded to bf16, and multiplied in f32 */
-  const char *stored;         /* weights as sl_weights_load() takes them: those of products lie in memory as
-                                 they lie there, bf16 or in blocks, which changes no bit; `load` loads them.
-                                 NULL: as `lower.dtype` says */
-  sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. Peers and processes
-                                 are the job's */
-  sl_job *job;                /* of several processes: all create the session, with the same options;
-                                 process 0 has the requests. Not joined yet; the session ends it, also
-                                 where create fails, and its owner closes it behind that. NULL: this
-                                 one alone */
-  const sl_term *terms;       /* [nterms] what all of its processes must have alike, beside model and plan: what weights
-                                 hold, say (sl_job_join) */
+  int queue; /* most requests waiting to be admitted; more are refused with SL_E_BUSY [1024] */
+  sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, placement and quotas
+                                 of weights. Training options are ignored, and the session sets
+                                 its own callbacks. With dtype SL_BF16 weights of products are
+                                 rounded to bf16 and multiplied in f32 */
+  const char *stored;         /* weights, as for sl_weights_load(): weights of products keep the
+                                 file's storage format in memory, bf16 or blocks, which changes
+                                 no bit; `load` reads them. NULL: format by `lower.dtype` */
+  sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. The job supplies
+                                 peers and process */
+  sl_job *job;                /* job of several processes, not joined yet: all create the
+                                 session, with the same options; process 0 takes the requests.
+                                 The session ends the job, also if create fails; its owner closes
+                                 it afterwards. NULL: this process alone */
+  const sl_term *terms;       /* [nterms] settings that must be equal in all processes, besides
+                                 model and plan, such as the weights (sl_job_join) */
   int nterms;
   /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;
-  const char *log;            /* file that gets a line for each tick, of what it took; NULL: none. A session that
-                                 cannot write it ends with SL_E_IO */
-  const char *replay;         /* such a file: ticks take what it says instead; NULL: as requests come */
-  const char *trace;          /* file that gets what ran when, as sl_trace_write() has it, when the session is
-                                 destroyed: the newest firings, run.trace_records of each worker [2^16], of
-                                 all processes in the first one, where all say so; NULL: none */
-  const sl_tick_cost *cost;   /* what a tick takes: on timed devices that is what it takes; NULL: as lower.hardware
-                                 says */
+  const char *log;            /* log file with a line for each tick that describes its rows;
+                                 NULL: none. A session that cannot write it ends with SL_E_IO */
+  const char *replay;         /* log file to replay: it determines the ticks; NULL: requests do */
+  const char *trace;          /* trace file, in sl_trace_write()'s format, written when the
+                                 session is destroyed. Holds the newest firings,
+                                 run.trace_records of each worker [2^16]; if all processes set
+                                 it, process 0 writes all of theirs. NULL: none */
+  const sl_tick_cost *cost;   /* cost of a tick, which is its duration on timed devices; NULL:
+                                 derived from lower.hardware */
   sl_chunks chunks;
-  bool hash;                  /* tell the hash of the logits with each token (sl_session_event.hash) */
+  bool hash; /* report the hash of the logits with each token (sl_session_event.hash) */
 } sl_session_options;
 
-/* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names the op that cannot be served
- * and its line in the model; SL_E_USAGE the option that is wrong; else as sl_lower, sl_runtime_create
- * and `load`. What the options point to outlives the call only where that is said. */
+/* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names an op that cannot be
+ * served and its line in the model; SL_E_USAGE a wrong option; other errors are those of sl_lower,
+ * sl_runtime_create and `load`. Objects that the options point to must outlive the call only where
+ * noted. */
 sl_status sl_session_create(const sl_session_options *options, sl_session **out);
-/* Ends all requests and the plan, after the ticks under way. Pointers into events are no longer good.
- * With several processes: process 0 ends it for all. SL_E_IO names the log or the trace that could not be written
- * whole; the session is no more all the same. */
+/* Ends all requests and the plan, after the ticks in flight. Pointers into events become invalid.
+ * With several processes, process 0 ends the session for all. SL_E_IO names a log or trace that
+ * could not be written completely; the session is destroyed all the same. */
 sl_status sl_session_destroy(sl_session *s);
-/* In the other processes of a job: blocks until process 0 ends the session. How it ended, as
+/* Blocks until process 0 ends the session; for the other processes of a job. Returns its final
  * sl_session_status. */
 sl_status sl_session_wait(sl_session *s);
 
-/* Sizes in force, and what the model says of itself. */
+/* Sizes in force, and properties of the model. */
 typedef struct sl_session_info {
   int64_t vocabulary, context, rows, pages;
   int sequences, groups;
-  size_t device_bytes;      /* memory of the largest device */
-  const sl_plan *plan;      /* the session's */
+  size_t device_bytes;      /* planned memory of the largest device */
+  const sl_plan *plan;      /* owned by the session */
   const sl_lowered *lowered;
   sl_runtime *rt;           /* for sl_look and sl_runtime_set_quotas; between create and destroy */
 } sl_session_info;
 sl_session_info sl_session_about(const sl_session *s);
-/* What create would say of the model and its options, before memory is taken; and the sizes that would be in
- * force, without plan and runtime. `load` and `job` are not used. */
+/* Checks the model and the options as create would, without allocating memory, plan and runtime,
+ * and returns the sizes that would be in force. `load` and `job` are not used. */
 sl_status sl_session_check(const sl_session_options *options, sl_session_info *out);
 
 /* ---- requests ------------------------------------------------------------------- */
@@ -152,34 +161,36 @@ sl_status sl_session_check(const sl_session_options *options, sl_session_info *o
 typedef struct sl_request {
   const int32_t *prompt;    /* [nprompt] tokens, at least one; copied */
   int64_t nprompt;
-  int64_t max_tokens;       /* of the answer, at least one; it ends earlier where the context ends, but not before
-                               its first token */
-  float temperature;        /* 0: the likeliest token, of equal ones the first */
-  int top_k;                /* only the likeliest so many; 0: any */
-  float top_p;              /* only the likeliest that together have this probability; 0 or 1: any */
-  uint64_t seed;            /* of its random numbers, one for each token of the answer by its place */
-  const int32_t *stop;      /* [nstop] tokens that end the answer, and are told; copied */
+  int64_t max_tokens;       /* most tokens of the answer, at least one; the context may end it
+                               earlier, but not before its first token */
+  float temperature;        /* 0: greedy; of equal tokens the first */
+  int top_k;                /* only the k most likely tokens; 0: any */
+  float top_p; /* only the most likely tokens that together have this probability; 0 or 1: any */
+  uint64_t seed;            /* seed of its random numbers, one for each index in the answer */
+  const int32_t *stop;      /* [nstop] tokens that end the answer and are part of it; copied */
   int nstop;
-  int logprobs;             /* how many of the likeliest are told with each token, up to
-                               SL_SESSION_TOP; below 0: nor the token's own */
-  uint64_t salt;            /* pages of prefixes are shared among requests of one salt; 0 is one as well */
-  void *user;               /* comes back with each event */
+  int logprobs;             /* number of most likely tokens reported with each token, up to
+                               SL_SESSION_TOP; below 0: not even the token's own logprob */
+  uint64_t salt; /* prefix caching only among requests with one salt; 0 is a salt like any other */
+  void *user;               /* returned with each event */
 } sl_request;
 
-/* *id is never 0 and never used again. SL_E_USAGE says what is wrong with the request ("a prompt of 9120
- * tokens is longer than the context of 8192"); SL_E_BUSY: too many wait, or the session drains; the status that
- * ended the session, if it has failed. After SL_OK exactly one event of kind END comes. */
+/* Submits a request. *id is never 0 and never reused. SL_E_USAGE says what is wrong with the
+ * request ("a prompt of 9120 tokens is longer than the context of 8192"). SL_E_BUSY: the queue is
+ * full, or the session drains. A failed session returns the status that ended it. After SL_OK
+ * exactly one event of kind END follows. */
 sl_status sl_session_submit(sl_session *s, const sl_request *request, uint64_t *id);
-/* Ends a request early; its END is SL_END_CANCELLED, unless it came before. Its pages are free when the
- * ticks that use them are back. Nothing happens where the id is unknown or has ended. In a replay a request is
- * cancelled where its file says so, with the same tokens, whoever calls this or not; this counts behind the file's end. */
+/* Ends a request early; its END is SL_END_CANCELLED, unless it came before. Its pages become free
+ * when the ticks that use them are back. An unknown or ended id is ignored. A replay cancels
+ * requests where its file says so, with the same tokens, whether or not this is called; after the
+ * file's end calls count. */
 void sl_session_cancel(sl_session *s, uint64_t id);
 
 #define SL_END_TABLE(X)                                                                    \
-  X(STOP, "stop")           /* one of its stop tokens */                                   \
+  X(STOP, "stop")           /* a stop token */                                             \
   X(LENGTH, "length")       /* max_tokens, or the end of the context */                    \
   X(CANCELLED, "cancelled") /* sl_session_cancel, or the session was destroyed */          \
-  X(FAILED, "failed")       /* its logits are not finite; or the session has failed: sl_session_status */
+  X(FAILED, "failed")       /* logits not finite; or the session failed: sl_session_status */
 typedef enum sl_end {
 #define X(name, text) SL_END_##name,
   SL_END_TABLE(X)
@@ -199,99 +210,101 @@ typedef struct sl_session_event {
   uint64_t id;
   void *user;
   sl_event_kind kind;
-  sl_end end;               /* of END */
-  int64_t place;            /* of TOKEN: which of the answer, from 0; of END: tokens of the answer */
-  int64_t cached;           /* tokens of the prompt that were not computed for it, as others had done so */
+  sl_end end;               /* for END */
+  int64_t place; /* for TOKEN: index in the answer, from 0; for END: tokens of the answer */
+  int64_t cached;           /* tokens of the prompt taken from the prefix cache */
   int32_t token;
-  float logprob;            /* of the token, where asked for */
+  float logprob;            /* of the token, if requested */
   int ntop;
-  sl_choice top[SL_SESSION_TOP]; /* [ntop] the likeliest, in order */
-  uint64_t hash;            /* of the logits it was drawn from, with sl_session_options.hash */
+  sl_choice top[SL_SESSION_TOP]; /* [ntop] the most likely tokens, in descending order */
+  uint64_t hash;            /* hash of the logits it was drawn from, with sl_session_options.hash */
 } sl_session_event;
 
-/* The oldest events, `most` at most; returns how many. Each event is given once; those of a request
- * in order. Never blocks. */
+/* Takes up to `most` of the oldest events; returns their number. Each event is given once; those of
+ * a request in order. Never blocks. */
 int sl_session_poll(sl_session *s, sl_session_event *out, int most);
-/* Readable (POLLIN) while there are events; an eventfd of the session's that only sl_session_poll
- * reads. */
+/* Eventfd that is readable (POLLIN) while there are events. The session owns it, and only
+ * sl_session_poll may read it. */
 int sl_session_fd(const sl_session *s);
 
-/* ---- how it is ------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------ */
 
-/* What a session has of what it was made with. */
+/* Limits that can change while the session runs. */
 typedef struct sl_session_limits {
   int64_t rows, pages;
   int sequences, groups, queue;
 } sl_session_limits;
 
 typedef struct sl_session_stats {
-  int64_t pages, pages_used;     /* of a stage; */
-  int64_t pages_most;            /* used at once so far */
+  int64_t pages, pages_used;     /* of one stage */
+  int64_t pages_most;            /* most pages used at once so far */
   sl_session_limits limits;      /* in force */
-  int queued, running;           /* requests that wait to be let in; that have pages */
-  int events;                    /* that nobody has polled */
-  uint64_t ticks;                /* that came back */
-  uint64_t rows;                 /* computed, of prompts and of answers; */
-  uint64_t rows_prompt;          /* of these, of prompts; */
-  uint64_t rows_again;           /* and of what was computed before, for requests that had given up
-                                    their pages */
-  uint64_t rows_shared;          /* not computed, as others had: with `rows` less `rows_again`, all positions
-                                    that requests have come to */
-  uint64_t pages_shared;         /* full pages that requests found when they were let in, also again */
-  uint64_t tokens;               /* of answers */
-  uint64_t requests;             /* let in so far, */
-  uint64_t ended[SL_END_COUNT];  /* and how they have ended */
+  int queued, running;           /* requests waiting to be admitted; requests that have pages */
+  int events;                    /* not yet polled */
+  uint64_t ticks;                /* completed */
+  uint64_t rows;                 /* rows computed, of prompts and answers */
+  uint64_t rows_prompt;          /* rows of prompts among them */
+  uint64_t rows_again;           /* rows recomputed for requests that had given up their pages */
+  uint64_t rows_shared;          /* rows taken from the prefix cache: with `rows` less
+                                    `rows_again`, all positions of all requests */
+  uint64_t pages_shared;         /* full pages found in the prefix cache at admission, also at
+                                    readmission */
+  uint64_t tokens;               /* tokens of answers */
+  uint64_t requests;             /* requests admitted so far */
+  uint64_t ended[SL_END_COUNT];  /* requests by how they ended */
   uint64_t preemptions;
-  uint64_t last_tick_ns;         /* CLOCK_MONOTONIC when the last tick came back; 0: none yet */
-  uint64_t waiting_since_ns;     /* since when there is work and no tick has come back; 0: there is
-                                    no work. Healthy: not long ago */
+  uint64_t last_tick_ns; /* CLOCK_MONOTONIC time when the last tick came back; 0: none yet */
+  uint64_t waiting_since_ns;     /* CLOCK_MONOTONIC time since when there is work and no tick has
+                                    come back; 0: no work. Healthy: recent */
 } sl_session_stats;
 sl_session_stats sl_session_stat(const sl_session *s);
 
-/* Changes limits while it runs; those that are 0 stay. They can be lowered and raised again up to what the
- * session was made with, `queue` to anything; pages not below what one sequence needs. What is above a lowered
- * limit goes on: ticks under way, and sequences, but for pages, which the youngest give up. No answer changes.
- * SL_E_USAGE names what cannot be, and then nothing has changed. */
+/* Changes limits while the session runs; 0 leaves a limit alone. Limits may go down and up again,
+ * at most to their value at create; `queue` to any value; pages not below the need of one sequence.
+ * Ticks and sequences above a lowered limit go on, but the youngest sequences give up pages.
+ * Answers do not change. SL_E_USAGE names an impossible value; then nothing has changed. */
 sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits);
-/* What its ticks have taken, of a session with one group: of one stage. All 0: too few have come back, or several
- * are under way at once. As five numbers; or with corners, at rows that ticks often had, and a spread. */
+/* Measured cost of the session's ticks, with one group: of one stage. All 0: too few ticks are
+ * back, or several are in flight at once. sl_session_cost: five numbers. sl_session_corners:
+ * corners at frequent row counts, and a spread. */
 sl_tick_cost sl_session_cost(const sl_session *s);
 sl_tick_cost sl_session_corners(const sl_session *s);
 
-/* SL_OK while it runs; else what has ended it, with the text in sl_detail(). */
+/* SL_OK while it runs; else the status that ended it, with the text in sl_detail(). */
 sl_status sl_session_status(const sl_session *s);
 
-/* Lets no more requests in (those that are queued are served), and waits up to `seconds` (below
- * 0: for ever; 0: not at all) until all have ended. SL_OK if they have; SL_E_STOPPED if some go
- * on. Events wait for sl_session_poll as before. */
+/* Admits no new requests (those queued are served) and waits up to `seconds` (below 0: for ever; 0:
+ * not at all) until all have ended. SL_OK if they have; SL_E_STOPPED if some go on. Events still
+ * wait for sl_session_poll. */
 sl_status sl_session_drain(sl_session *s, double seconds);
 
-/* ---- how it would be ------------------------------------------------------------------- */
+/* ---- simulation (rehearsal) -------------------------------------------------------------- */
 
-/* Requests that come at some time, of so many tokens, and go on for as many as they may. */
+/* A simulated request: its arrival, and the lengths of its prompt and answer in tokens. */
 typedef struct sl_arrival {
-  double seconds;          /* from the start; in the order of these */
+  double seconds;          /* time from the start, ascending */
   int64_t prompt, answer;  /* tokens */
 } sl_arrival;
 
 typedef struct sl_answered {
-  double first, last;      /* when its first and its last token came, in seconds from the start */
-  int64_t tokens;          /* of the answer; 0: it was refused, as too many waited */
+  double first, last;      /* times of its first and last token, in seconds from the start */
+  int64_t tokens;          /* tokens of the answer; 0: refused, because the queue was full */
 } sl_answered;
 
 typedef struct sl_rehearsal {
   sl_session_info about;   /* sizes; its pointers are NULL */
-  sl_session_stats stats;  /* when all had ended */
+  sl_session_stats stats;  /* after the last request has ended */
   double seconds;          /* from the first arrival to the last token */
   int nstages;
-  double *busy;            /* [nstages] seconds that each computed */
+  double *busy;            /* [nstages] seconds of computing */
   int64_t narrivals;
   sl_answered *answered;   /* [narrivals] */
 } sl_rehearsal;
 
-/* Runs a session with these arrivals on the virtual clock, in the calling thread: with the very source, pages and
- * plan, on timed devices (options.lower.devices), which compute nothing. Every token is 0; stop tokens
- * are none. SL_E_USAGE names an arrival that cannot be; else as sl_session_create. */
+/* Simulates a session with these arrivals on the virtual clock, in the calling thread. The source,
+ * pages and plan are real; timed devices (options.lower.devices) compute nothing. Every token is 0,
+ * and there are no stop tokens. SL_E_USAGE names an impossible arrival; other errors are those of
+ * sl_session_create. */
 sl_status sl_session_rehearse(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
                               sl_rehearsal *out);
 void sl_rehearsal_fini(sl_rehearsal *r);

@@ -1,4 +1,4 @@
-/* What a run leaves, and what another goes on from: weight files and checkpoints.
+/* State that outlives a run: weight files and checkpoints.
  *
  *     sl_checkpoints *kept = NULL;
  *     status = sl_checkpoints_open(&(sl_checkpoint_options){.dir = "run1", .resume = true,
@@ -15,7 +15,7 @@
  * A resumed run gives the bits of one that was never interrupted, on any number of stages and
  * processes (docs/checkpoints.md).
  *
- * Threads: one thread at a time, between runs, unless something else is said. */
+ * Threads: one thread at a time, between runs, unless stated otherwise. */
 #ifndef SLUICE_STATE_H
 #define SLUICE_STATE_H
 
@@ -28,40 +28,41 @@ extern "C" {
 
 /* ---- weights ---------------------------------------------------------------- */
 
-/* Reads the values of all parameters that lie in this process from a safetensors or GGUF file, or
- * from the one or several of a Hugging Face folder, by Hugging Face's names; the first part of a
- * name may be left out there. SL_E_INPUT or SL_E_SHAPE name the file and the tensor. */
+/* Reads the values of all parameters in this process from a safetensors or GGUF file, or from the
+ * files of a Hugging Face folder, by Hugging Face's names; the first component of a name may be
+ * missing there. SL_E_INPUT and SL_E_SHAPE name the file and the tensor. */
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 
-/* Writes the values of all parameters, adapters merged, to a safetensors file, which appears when it is whole.
- * All processes of the job call it, with the same path on a disk they share. SL_E_IO names the
- * file. */
+/* Writes the values of all parameters, adapters merged, to a safetensors file, which appears once
+ * it is complete. All processes of the job call it, with one path on a shared disk. SL_E_IO names
+ * the file. */
 sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
                           sl_job *job);
 
-/* Copies values by name from one runtime to another of the same process; both models have the
- * same parameters, and `from` has all of them. */
+/* Copies values by name from one runtime to another of the same process. Both models have the same
+ * parameters, and `from` has all of them. */
 sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
                           sl_runtime *to_rt);
 
-/* ---- terms ---------------------------------------------------------------------- */
+/* ---- run fingerprint ------------------------------------------------------------- */
 
-/* What results depend on and a plan's hash does not say: from what parameters' initial values are drawn, how many
- * slots parameters have, what computes products. For sl_job_join, beside terms of one's own; they are the lowered
- * graph's. Returns how many. */
+/* Terms of the lowered graph: settings that results depend on and the plan's hash does not cover.
+ * They are the source of the parameters' initial values, the number of parameter slots and the
+ * implementation of products. Pass them to sl_job_join, with terms of one's own. The lowered graph
+ * owns them. Returns their number. */
 int sl_lowered_terms(const sl_lowered *lowered, const sl_term **out);
 
 /* ---- adapters (sl_lora) -------------------------------------------------------- */
 
-/* A folder as PEFT saves and reads it: adapter_model.safetensors and adapter_config.json. */
+/* A folder in PEFT's format: adapter_model.safetensors and adapter_config.json. */
 
-/* What a model must be told to have the adapters of a folder: a text for sl_training.lora for each,
- * in one block to be freed. SL_E_INPUT names what is not understood. */
+/* Returns the sl_training.lora texts that a model needs to have the adapters of a folder, in one
+ * block that the caller frees. SL_E_INPUT names what is not understood. */
 sl_status sl_adapter_modules(const char *dir, int *count, char ***lora);
-/* Reads the values of all adapters that lie in this process. */
+/* Reads the values of all adapters in this process. */
 sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt);
-/* Writes all adapters, as sl_weights_save() does; that merges them into the weights instead. `base` is what the weights
- * beside them were read from, which the folder says; NULL: nothing. */
+/* Writes all adapters unmerged, in the manner of sl_weights_save(). `base` names the source of the
+ * base weights, to be recorded in the folder; NULL: none. */
 sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
 /* ---- checkpoints -------------------------------------------------------------- */
@@ -69,51 +70,53 @@ sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *l
 typedef struct sl_checkpoints sl_checkpoints;
 
 typedef struct sl_checkpoint_options {
-  const char *dir;  /* made if need be; on a disk that all processes share */
-  int keep;         /* the newest that stay; 0: 2 */
-  int64_t every;    /* steps from one to the next while the run goes on; 0: 100 */
-  bool resume;      /* go on from the newest that is whole; without, there may be none yet */
-  int nterms;       /* what decides results and is not in the data, with its value: learning */
-  const sl_term *terms; /* rate, seed, ... A checkpoint made with others is refused by name */
-  const char *const *usual; /* [nterms] the value of a term in runs that do not know it yet; NULL,
-                               as a whole or for one: none */
-  const char *code; /* a file with ops of the model's own, if it has any; NULL: there is none */
-  const char *resume_with; /* what may be another than it was: names, separated by commas, of terms
-                              ("--lr" or "lr"), and "graph", "code", "data"; NULL: nothing */
+  const char *dir;  /* created if necessary; on a disk that all processes share */
+  int keep;         /* number of newest checkpoints to keep; 0: 2 */
+  int64_t every;    /* steps between checkpoints during the run; 0: 100 */
+  bool resume; /* resume from the newest complete checkpoint; without it, there may be none yet */
+  int nterms;       /* settings that results depend on, besides the data: learning */
+  const sl_term *terms; /* rate, seed, ... A checkpoint made with other values is refused, by
+                           name */
+  const char *const *usual; /* [nterms] value of a term in checkpoints that predate it; NULL, as
+                               a whole or for one: none */
+  const char *code; /* a file with the model's own ops; NULL: none */
+  const char *resume_with; /* list of things allowed to differ from the checkpoint, separated by
+                              commas: terms ("--lr" or "lr"), "graph", "code", "data"; NULL:
+                              nothing */
 } sl_checkpoint_options;
 
-/* Opens the directory, which one job at a time writes to, and finds what to go on from. All
- * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the
- * term and both values; SL_E_INPUT: there are checkpoints, and none is whole. What
- * the options point to must outlive it. */
+/* Opens the directory, which one job at a time writes to, and finds the checkpoint to resume. All
+ * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the term
+ * and both values. SL_E_INPUT: there are checkpoints, and none is complete. Everything the options
+ * point to must outlive it. */
 sl_status sl_checkpoints_open(const sl_checkpoint_options *options, const sl_job *job,
                               sl_checkpoints **out);
-/* After sl_runtime_destroy, whose actors write with it. All of these take NULL, for a run that
- * keeps nothing. */
+/* Closes the checkpoints. Call it after sl_runtime_destroy, because actors write with them. All
+ * these functions take NULL, for a run without checkpoints. */
 void sl_checkpoints_close(sl_checkpoints *c);
 
-/* The step that the run begins with, 0 anew; and the directory of the checkpoint it goes on from,
- * or NULL, which is the checkpoints'. */
+/* sl_checkpoints_start: first step of the run, 0 for a new run. sl_checkpoints_from: directory of
+ * the checkpoint it resumes, or NULL; owned by `c`. */
 int64_t sl_checkpoints_start(const sl_checkpoints *c);
 const char *sl_checkpoints_from(const sl_checkpoints *c);
-/* The steps of the newest that this run goes on from or has written, 0: none. Any thread. */
+/* Step of the newest checkpoint that this run has resumed or written; 0: none. Any thread. */
 int64_t sl_checkpoints_newest(const sl_checkpoints *c);
 
-/* Lets the plan keep checkpoints while it runs: sets store_every, on_store, on_stored and
+/* Makes the plan write checkpoints while it runs: sets store_every, on_store, on_stored and
  * store_ctx. */
 void sl_checkpoints_lower(sl_checkpoints *c, sl_lower_options *options);
 
-/* Records the plan and the data beside each checkpoint. After sl_lower and before the run.
- * SL_E_USAGE names what is not as it was: an op of the graph, a setting of the optimizer, a file
- * that is read. */
+/* Records the plan and the data with each checkpoint. Call it after sl_lower and before the run.
+ * SL_E_USAGE names a difference from the resumed checkpoint: an op of the graph, a setting of the
+ * optimizer, a data file. */
 sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g, const sl_lowered *lowered);
 
-/* Fills in all that the run goes on from; call it if sl_checkpoints_start is not 0. SL_E_INPUT
- * names what is missing. */
+/* Loads the state to resume; call it if sl_checkpoints_start is not 0. SL_E_INPUT names what is
+ * missing. */
 sl_status sl_checkpoints_load(const sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt);
 
-/* Writes the last one, unless that step's is there. By all processes. SL_E_IO names the file;
- * those before are untouched. */
+/* Writes the final checkpoint, unless that step's exists. All processes call it. SL_E_IO names the
+ * file; earlier checkpoints are untouched. */
 sl_status sl_checkpoints_finish(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
                                 sl_job *job);
 

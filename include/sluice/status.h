@@ -1,9 +1,9 @@
 /* Status codes: 0 is success, everything else names a kind of failure.
  *
- * The code says what kind of thing went wrong and picks the exit status of the
- * tools; the text says which op, register, file or option it was. The first
- * detector writes the text with sl_fail(); callers pass the code on. The text
- * belongs to the calling thread and stays valid until its next sl_fail(). */
+ * The code gives the kind of failure and the exit status of the tools; the text says which op,
+ * register, file or option it was. The function that detects a failure writes the text with
+ * sl_fail(); callers pass the code on. The text belongs to the calling thread and stays valid until
+ * its next sl_fail(). */
 #ifndef SLUICE_STATUS_H
 #define SLUICE_STATUS_H
 
@@ -37,7 +37,7 @@ typedef enum sl_status {
   SL_STATUS_COUNT
 } sl_status;
 
-/* "SL_E_SHAPE" -> "shapes or types do not fit". Never NULL. */
+/* Describes a code: "SL_E_SHAPE" -> "shapes or types do not fit". Never NULL. */
 const char *sl_status_text(sl_status status);
 
 /* The exit status of a tool that ends with `status`: 0, 1, 2 or 3. */
