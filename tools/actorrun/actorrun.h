@@ -1,4 +1,4 @@
-/* actorrun's parts: progress, report, generation. */
+/* Internal interface of actorrun: progress, report, generation. */
 #ifndef SLUICE_TOOLS_ACTORRUN_H
 #define SLUICE_TOOLS_ACTORRUN_H
 
@@ -19,49 +19,49 @@ extern const tool actorrun_tool;
 
 typedef struct step_record {
   sl_step_report report;
-  uint64_t end_ns, cpu_ns; /* at its end; what the process had computed by then */
+  uint64_t end_ns, cpu_ns; /* time at its end; processor time of the process until then */
 } step_record;
 
-/* Written by on_step on a worker's thread while a run goes on, read there, by the main
- * thread between runs, and by progress_now, for which `lock` is held while records and
+/* Progress of a run. on_step writes and reads it on a worker's thread during a run, the main
+ * thread reads it between runs, and progress_now() at any time. `lock` is held while records and
  * start change. */
 typedef struct progress {
-  int64_t steps;          /* of the whole run */
-  int64_t items;          /* per step */
-  const char *word;       /* what items are: "tokens" */
+  int64_t steps;          /* steps of the whole run */
+  int64_t items;          /* items per step */
+  const char *word;       /* unit of the items: "tokens" */
   size_t memory_bytes;
-  const sl_runtime *rt;   /* asked how idle its devices were */
+  const sl_runtime *rt;   /* source of the devices' idle times */
   bool quiet, terminal;
-  uint64_t start_ns;      /* of the run */
+  uint64_t start_ns;      /* start of the run */
   uint64_t start_cpu_ns;
-  uint64_t drawn_ns;      /* when the last line was drawn */
+  uint64_t drawn_ns;      /* time the last line was drawn */
   bool line_open;         /* the terminal's cursor is on the live line */
   size_t count, capacity;
   step_record *records;   /* one per finished step */
   pthread_mutex_t lock;
 } progress;
 
-/* How far a run is. */
+/* Status of a run. */
 typedef struct progress_look {
-  int64_t done, steps;    /* of the whole run; done: -1 before the first step's end, and where
-                             nobody counts */
-  double loss, rate;      /* of the last step; items per second lately */
+  /* steps of the whole run; done: -1 before the first step's end, and if nobody counts */
+  int64_t done, steps;
+  double loss, rate;      /* loss of the last step; recent items per second */
   double step_seconds, elapsed_seconds;
 } progress_look;
 
 void progress_init(progress *p, int64_t steps, bool quiet);
 void progress_fini(progress *p);
 void progress_start(progress *p);
-/* A step is done; on the worker's thread. */
+/* Records a finished step, on the worker's thread. */
 void progress_step(progress *p, const sl_step_report *report);
-/* Any thread, while the run goes on. */
+/* Returns the status of a run in progress. Any thread. */
 progress_look progress_now(progress *p);
-/* Leaves the live line, so that other text can follow. */
+/* Ends the live line, so that other text can follow. */
 void progress_close(progress *p);
-/* The losses so far as a line of `width` bars, the first on the left; the caller's to free. */
+/* Draws the losses so far as `width` bars, the oldest on the left; the caller frees it. */
 char *progress_history(const progress *p, int width);
 double progress_step_seconds(const progress *p, size_t index);
-/* Processor time of all threads during that step. */
+/* Returns the processor time of all threads during a step. */
 double progress_step_cpu_seconds(const progress *p, size_t index);
 
 /* ---- one run -------------------------------------------------------------------------- */
@@ -69,31 +69,32 @@ double progress_step_cpu_seconds(const progress *p, size_t index);
 /* ---- evaluations ---------------------------------------------------------------------------- */
 
 typedef struct eval_record {
-  int64_t step;   /* steps that were done */
+  int64_t step;   /* number of steps done */
   double *values; /* [nvalues] */
 } eval_record;
 
-/* Written by callbacks on a worker's thread, and read there and between runs. */
+/* Results of evaluations. Callbacks write and read them on a worker's thread; they are also read
+ * between runs. */
 typedef struct evals {
-  int nvalues;        /* of an evaluation: the loss, then each metric */
+  int nvalues;        /* values of an evaluation: the loss, then each metric */
   const char **names; /* [nvalues] */
-  double *next;       /* [nvalues] of the one under way */
+  double *next;       /* [nvalues] values of the evaluation in progress */
   size_t count, capacity;
   eval_record *records;
-  int by;             /* which value says what is better, */
-  bool largest;       /* and that it is better if larger */
-  int64_t best_step;  /* steps that were done; 0: none yet */
+  int by;             /* index of the value that --best compares */
+  bool largest;       /* larger values are better */
+  int64_t best_step;  /* number of steps done; 0: no evaluation yet */
   double best;
-  bool pending;       /* the best is not kept yet */
+  bool pending;       /* the best checkpoint is not kept yet */
   int64_t without;    /* evaluations since the best */
-  bool ended;       /* the run, as --patience says */
+  bool ended;       /* --patience has ended the run */
 } evals;
 
-/* tallies.c: what the steps of a run have counted, by name. */
+/* Counters (tally) of a run's steps, by name: tallies.c. */
 typedef struct tally {
   char *name;
   int64_t n;
-  double *sum, *last; /* [n] over all steps, and of the last */
+  double *sum, *last; /* [n] over all steps, and of the last step */
 } tally;
 typedef struct tallies {
   int count;
@@ -103,39 +104,39 @@ typedef struct tallies {
 
 typedef struct job {
   settings *settings;
-  sl_checkpoints *checkpoints; /* of --checkpoint, or NULL */
+  sl_checkpoints *checkpoints; /* from --checkpoint, or NULL */
   terms terms;
-  sl_job *processes;         /* this one among the others; NULL before it knows its place */
-  subject subject;           /* of `control` */
-  control *control;          /* NULL: no real clock */
+  sl_job *processes;         /* the job's processes and this one's place; NULL before it is known */
+  subject subject;           /* subject of `control` */
+  control *control;          /* NULL: the run has no real clock */
   int nlocal;                /* processes of the job on this host */
   machine machine;
-  solved homes;              /* of --home auto */
+  solved homes;              /* result of --home auto */
   planned made;
-  sl_lowered *lowered; /* of `made` */
-  const sl_plan *plan; /* of `made` */
+  sl_lowered *lowered; /* part of `made` */
+  const sl_plan *plan; /* part of `made` */
   sl_runtime *rt;
   progress progress;
   evals evals;
   tallies tallies;
-  run_log *log;              /* of --log, or NULL */
+  run_log *log;              /* from --log, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
-  uint64_t plan_ns;          /* build, lower, prove */
-  bool stopped;              /* by the user, before the last step */
+  uint64_t plan_ns;          /* time to build, lower and prove */
+  bool stopped;              /* the user stopped the run before the last step */
 } job;
 
 struct cJSON;
-/* The values in force of a table of options, by name. */
+/* Adds the values in force of a table of options, by name. */
 void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
 
 /* evals.c */
-/* Is anything evaluated? */
+/* Says whether the run evaluates anything. */
 bool settings_evaluate(const settings *s);
 sl_status evals_check(const settings *s);
-sl_status evals_init(job *j); /* when the model is known */
+sl_status evals_init(job *j); /* called once the model is known */
 void evals_fini(evals *e);
-void evals_step(job *j); /* a step is done */
-/* The on_metric and the on_eval of sl_lower_options. */
+void evals_step(job *j); /* called after each step */
+/* Callbacks on_metric and on_eval of sl_lower_options. */
 void job_metric(void *ctx, int64_t step, const char *name, double value);
 void job_eval(void *ctx, int64_t step, double loss);
 
@@ -143,84 +144,88 @@ void tallies_step(tallies *all, const sl_step_report *report);
 void tallies_fini(tallies *all);
 
 /* make.c */
-/* What a run's plan is made with, of the command line; the job is not known yet. */
+/* Returns the lowering options of a run, from the command line alone: the job is not known yet. */
 sl_lower_options job_options(const settings *s);
 sl_status job_plan(job *j);
 size_t job_memory_bytes(const sl_plan *plan);
-/* --steps counts from the first run's first step. */
+/* Returns the steps that are left. --steps counts from the first run's first step. */
 int64_t job_steps_left(const job *j);
 
-/* step.c: the on_step of sl_lower_options; ctx is the job. */
+/* step.c: callback on_step of sl_lower_options; ctx is the job. */
 void job_step(void *ctx, const sl_step_report *report);
 
-/* run.c: joins the others, runs the plan, and keeps what was asked for. */
+/* run.c: joins the other processes, runs the plan, and saves the results. */
 sl_status job_run(job *j);
-/* first.c: fills in the values that a run begins with: --init, --adapter, or random ones. */
+/* first.c: fills in the initial values: --init, --adapter, or random ones. */
 sl_status job_first_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
 
 /* signals.c */
 void signals_catch(void);
-/* What the next signal stops, or NULL; `for_all`: this process speaks for the job. */
+/* Sets the runtime that the next signal stops, or NULL. `for_all`: this process speaks for the
+ * job. */
 void signals_watch(sl_runtime *rt, bool for_all);
 
-/* faults.c: has a fault in a user's code say where it was. */
+/* faults.c: reports where a fault in user code happened. */
 void faults_catch(void);
 
-/* delays.c: calls fn() with each stage whose steps use weights that are one update older (--quota param=2); */
+/* delays.c: calls fn() for each stage whose steps use weights that are one update old (--quota
+ * param=2). */
 void job_delayed(const job *j, void (*fn)(void *ctx, int stage), void *ctx);
-/* says which, if any. */
+/* Prints a note about such stages, if there are any. */
 void job_note_delays(const job *j);
 
 /* summary.c */
 void print_plan(const job *j);
-/* Which schedule --schedule auto has found; nothing where it did not search. */
+/* Prints the schedule that --schedule auto found, if it searched. */
 void print_found(const job *j);
 void print_end(const job *j);
 
-/* ---- what it leaves --------------------------------------------------------------------- */
+/* ---- outputs ---------------------------------------------------------------------------- */
 
-/* A file that cannot be written is found out before the work, not after it. */
+/* Checks before the work that the outputs can be written. */
 sl_status keep_check(const settings *s);
-/* The same of a dry run, which writes nothing but its report and the plan. */
+/* Checks the outputs of a dry run: its report and the plan. */
 sl_status keep_check_report(const settings *s);
-/* What several processes write together lies where all see it. By all of them, once the job is joined. */
+/* Checks that files written by several processes are in a folder all of them see. All processes
+ * call it, once the job is joined. */
 sl_status keep_shared(const job *j);
-/* The directory of --checkpoint, and, with --resume, what the run goes on from. */
+/* Opens the directory of --checkpoint, and with --resume finds the checkpoint to continue from. */
 sl_status keep_open(job *j);
-/* The last checkpoint and --save. */
+/* Saves the last checkpoint and --save. */
 sl_status keep_values(const job *j);
-/* --trace and --report, also of a run that failed: its first failure counts. */
+/* Writes --trace and --report, also of a run that failed. Returns the first failure. */
 sl_status keep_figures(const job *j, sl_status status);
 
 /* ---- predictions ------------------------------------------------------------------------ */
 
-/* What a step of the plan moves between devices: all together, what the device that
- * receives most of it does, and of all what goes from host to host, where hosts are described. */
+/* Bytes that a step of the plan transfers between devices: in total, to the device that receives
+ * most, and between hosts, if hosts are described. */
 typedef struct moved_sum {
   double all[SL_TRAFFIC_COUNT], most[SL_TRAFFIC_COUNT], crossed[SL_TRAFFIC_COUNT];
 } moved_sum;
 moved_sum moved_in_step(const job *j);
 bool has_hosts(const job *j);
 
-/* Runs the plan on the virtual clock and prints its figures; free(out->devices). */
+/* Simulates the plan on the virtual clock and prints its statistics (figures); the caller frees
+ * out->devices. */
 sl_status predict_plan(const job *j, sl_figures *out);
-/* The line about a step, and those about arithmetic and links, for the end of a run. */
+/* Prints the line about a step, and those about arithmetic and links, at the end of a run. */
 void print_step(const job *j, const sl_figures *figures);
 void print_modelled(const job *j, const sl_figures *figures);
 
-/* Writes --report. `failure`: the text of what ended the run early, or NULL. */
+/* Writes --report. `failure`: the reason that the run ended early, or NULL. */
 sl_status report_write(const char *path, const job *j, const char *failure);
-/* The same while the run goes on, without what is known between runs only. */
+/* Writes --report during the run, without what is known only between runs. */
 sl_status report_write_meanwhile(const char *path, const job *j);
-/* Of a plan that is not run; with figures of the virtual clock, or NULL. */
+/* Writes the report of a plan that is not run, with statistics of a simulation, or NULL. */
 sl_status report_write_plan(const char *path, const job *j, const sl_figures *figures);
 
-/* Is writing a text with the first values all that the run does? */
+/* Says whether the run only generates text from its initial values. */
 bool generates_only(const settings *s);
-/* Before any work: can the model continue the prompt? */
+/* Checks before any work that the model can continue the prompt. */
 sl_status generate_check(const settings *s);
-/* Continues the prompt, printing as it goes: with the values that a run begins with, by all processes together;
- * and with those that the job holds, or has saved, in process 0. */
+/* Continue the prompt, printing as they go. generate_first() uses the run's initial values and
+ * all processes; generate() the values that the job holds or has saved, in process 0. */
 sl_status generate_first(job *j);
 sl_status generate(const job *j);
 

@@ -9,7 +9,7 @@
 #include "graph/devices/devices.h"
 #include "tools/actorrun/actorrun.h"
 
-/* What the user says is not chosen. */
+/* Fixes the dimensions that the user gave. */
 static sl_status fix_given(planner *p, const settings *s) {
   sl_status status = SL_OK;
   for (int d = 0; d < PLAN_DIMS && !status; d++) {
@@ -23,7 +23,7 @@ static sl_status fix_given(planner *p, const settings *s) {
   return status;
 }
 
-/* As many CPU devices as the machine was measured with, if the user does not say. */
+/* Uses as many CPU devices as the machine was measured with, if the user does not say. */
 static void count_devices(settings *s) {
   bool said = sl_arg_given(s->run, "devices", 0) || !sli_kind_find(s->devices.kind)->cores;
   if (!said) s->devices.count = SLI_MAX(s->modelled.hardware.devices_per_host, 1);
@@ -41,7 +41,8 @@ static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
   return status;
 }
 
-/* Of devices of which nothing is said, what was measured of this machine counts, if it was. */
+/* Uses the measurements of this machine, if there are any, for devices that the user did not
+ * describe. */
 static sl_status take_here(settings *s, const char **here) {
   static const char *const said[] = {"machine", "profile", "cost"};
   bool known = !sli_kind_find(s->devices.kind)->cores;
@@ -61,16 +62,16 @@ static void say_seconds(const planner *p, plan_dim dim, const char **before) {
   *before = ", ";
 }
 
-/* Plans of one way to share out the cores. */
+/* Plans for one way to divide the cores. */
 typedef struct attempt {
   settings settings;
   planner planner;
-  const char *here; /* as --machine; NULL: what is known of the devices was given */
+  const char *here; /* value of --machine; NULL: the user described the devices */
   sl_status status;
   char *why;
 } attempt;
 
-/* Which plan, and what comes second of each thing there was to choose. */
+/* Prints the plan chosen, and the second best value of each dimension. */
 static void say(const attempt *a, const attempt *other, const words *w) {
   char step[32], memory[32];
   const char *before = "; the next best with ";
@@ -123,7 +124,8 @@ static void choose(attempt *a) {
   if (a->status) a->why = sli_strdup(sl_detail());
 }
 
-/* One device with all cores, where that was measured too, and nothing is said of devices and processes. */
+/* Considers one device with all cores, if that was measured too and the user fixed neither
+ * devices nor processes. */
 static void choose_whole(attempt *whole, const attempt *each, sli_arena *arena) {
   const settings *s = &each->settings;
   whole->status = SL_E_UNSUPPORTED;

@@ -1,10 +1,11 @@
-/* --auto: the plan is chosen, and the run is that of the command line that says it. */
+/* --auto: chooses a plan, and runs the command line that expresses it. */
 #ifndef SLUICE_TOOLS_ACTORRUN_AUTO_H
 #define SLUICE_TOOLS_ACTORRUN_AUTO_H
 
 #include "tools/common/common.h"
 
-/* Chooses, says what and why, and begins this program anew with that. Returns if it fails. */
+/* Chooses a plan, prints it with reasons, and re-executes this program with it. Returns only on
+ * failure. */
 sl_status auto_run(settings *s, char *name);
 
 #endif

@@ -18,9 +18,9 @@ sl_status chat_check(const settings *s) {
   return SL_OK;
 }
 
-/* ---- the prompt ----------------------------------------------------------------------------------- */
+/* ---- the prompt ------------------------------------------------------------------------------ */
 
-/* The system's message, if there is one, then what user and assistant said in turn. */
+/* Lists the system's message, if there is one, and then the turns of user and assistant. */
 static sli_chat_message *list_messages(const settings *s, int *count) {
   const char *system = settings_text(s, "chat-system"), *text;
   int n = 0, first = system != NULL;

@@ -1,4 +1,4 @@
-/* Parameters in two slots: the one quota on which hangs what is learned. */
+/* Notes on parameters with two slots, the only quota that changes training results. */
 #include <string.h>
 
 #include "tools/actorrun/actorrun.h"
@@ -9,7 +9,7 @@ typedef struct delay_search {
   int stages;
 } delay_search;
 
-/* A quota without a stage is that of all. */
+/* Records a delay. A quota without a stage holds for all stages. */
 static void find_delay(void *ctx, const char *name, int stage, int slots) {
   const delay_search *d = ctx;
   if (strcmp(name, "param") || slots < 2) return;

@@ -1,9 +1,9 @@
-/* What evaluations have found: the best by --best and where it was, --patience, and DIR/best.
+/* Results of evaluations: the best by --best and its step, --patience, and DIR/best.
  *
- * `best` in the directory of --checkpoint holds the files of the checkpoint after which the loss was
- * smallest, or another value best, as links, so that they stay when the checkpoint itself goes, and
- * eval.json with its step and what was found. What is found after a step and its checkpoint are known one after the other, in either order: so
- * whether the checkpoint is there is asked after every step. */
+ * `best` in the directory of --checkpoint holds links to the files of the checkpoint with the
+ * best value, so that they survive that checkpoint. eval.json beside them has the step and the
+ * results. A step's evaluation and its checkpoint may finish in either order, so the code checks
+ * after every step whether the checkpoint is there. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 /* ---- DIR/best ------------------------------------------------------------------------------ */
 
-/* Removes a folder of files, if there is one. */
+/* Removes a folder of files, if it exists. */
 static void remove_folder(const char *path) {
   DIR *folder = opendir(path);
   for (struct dirent *entry; folder && (entry = readdir(folder));)
@@ -61,7 +61,7 @@ static bool write_eval(const char *folder, const evals *e) {
   return good;
 }
 
-/* Takes the place of the one before at once. */
+/* Replaces the previous folder atomically. */
 static bool replace(const char *new, const char *path) {
   if (!rename(new, path)) return true;
   bool swapped = (errno == EEXIST || errno == ENOTEMPTY) &&
@@ -87,7 +87,7 @@ static void keep_best(job *j) {
   free(new);
 }
 
-/* What earlier parts of the run have found. */
+/* Reads the best result of earlier parts of the run. */
 static void read_best(evals *e, const char *dir) {
   char *path = sli_format("%s/best/eval.json", dir);
   const sli_json_field fields[] = {{"step", SLI_JSON_WHOLE, &e->best_step, 0, 1e15, true},
@@ -118,7 +118,8 @@ sl_status evals_check(const settings *s) {
                  "where there is no checkpoint", (long long)every, (long long)checkpoints);
 }
 
-/* "NAME", or "NAME:min", "NAME:max": without a word the loss is to be small, all else large. */
+/* Parses "NAME", "NAME:min" or "NAME:max". The default is min for the loss, and max for all
+ * metrics. */
 static sl_status read_by(evals *e, const char *text) {
   size_t length = strcspn(text, ":");
   const char *word = text + length;

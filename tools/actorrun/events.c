@@ -14,7 +14,7 @@ enum { MOST = 512, VARINT = 0, EIGHT_BYTES = 1, COUNTED = 2, FOUR_BYTES = 5 };
 
 /* ---- checksums --------------------------------------------------------------------------- */
 
-/* CRC-32C (Castagnoli), bit by bit: records are short. */
+/* Computes CRC-32C (Castagnoli) bit by bit: records are short. */
 static uint32_t crc(const void *data, size_t bytes) {
   uint32_t sum = UINT32_MAX;
   for (const uint8_t *at = data; bytes; bytes--) {

@@ -1,13 +1,13 @@
-/* TensorBoard's event files, as far as a curve needs them. */
+/* TensorBoard's event files, to the extent that curves need. */
 #ifndef SLUICE_TOOLS_ACTORRUN_EVENTS_H
 #define SLUICE_TOOLS_ACTORRUN_EVENTS_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-/* The record that a file begins with. */
+/* Writes the record that a file begins with. */
 void events_begin(FILE *file, double wall_seconds);
-/* One value of one curve. */
+/* Writes one value of one curve. */
 void events_scalar(FILE *file, double wall_seconds, int64_t step, const char *name, double value);
 
 #endif

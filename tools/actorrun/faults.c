@@ -1,5 +1,6 @@
-/* A fault in a user's code: which op of which actor ran, or that the model was being built. Only what
- * a signal handler may do is done. A fault elsewhere is ours, and takes its course. */
+/* Report of a fault in user code: the op and actor that ran, or the model that was being built.
+ * The handler calls only async-signal-safe functions. Other faults are bugs of ours and are left
+ * to the default action. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,16 +79,16 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     add(&l, " was made");
   }
   add(&l, "\n");
-  /* Nothing is to be done about it if that fails. */
+  /* A failed write cannot be handled here. */
   if (write(STDERR_FILENO, l.text, l.length) < 0) {}
   _exit(in_call ? RUN_FAILED : INPUT_WRONG);
 }
 
-/* Sanitizers have handlers of their own, which say more. */
+/* Installs the handlers, except under sanitizers, whose own handlers say more. */
 void faults_catch(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-  static char room[1 << 16]; /* for a stack that ran over */
+  static char room[1 << 16]; /* for a handler that runs after a stack overflow */
   sigaltstack(&(stack_t){.ss_sp = room, .ss_size = sizeof room}, NULL);
   struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_ONSTACK | SA_SIGINFO};
   sigemptyset(&action.sa_mask);

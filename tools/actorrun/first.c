@@ -1,4 +1,4 @@
-/* The values that a run begins with. */
+/* Initial values of a run. */
 #include "tools/actorrun/actorrun.h"
 
 sl_status job_first_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {

@@ -1,6 +1,6 @@
-/* A plan that does not fit is made again with other options, one at a time and then several,
- * and without a budget, to see what it takes: memory is known before anything is allocated, so
- * there is no need to guess. */
+/* Advice for a plan that does not fit. It is made again with other options, one at a time and
+ * then several, and without a budget, to measure what it takes. Memory is known before anything
+ * is allocated, so nothing needs guessing. */
 #include "tools/actorrun/fit.h"
 
 #include <stdio.h>
@@ -12,12 +12,12 @@
 
 #define SECONDS_MOST 5
 
-/* NULL, NULL, 1 and false leave things as they are. */
+/* Options to try. NULL, NULL, 1 and false change nothing. */
 typedef struct remedy {
   const char *recompute, *shard;
-  int times;  /* as many microbatches */
-  bool away;  /* activations live elsewhere, */
-  bool state; /* and so does the optimizer's state */
+  int times;  /* factor of the number of microbatches */
+  bool away;  /* offload activations */
+  bool state; /* offload the optimizer's state */
 } remedy;
 
 static const remedy single[] = {
@@ -33,10 +33,10 @@ static const remedy together[] = {
     {"full", "parameters", 2, false, false},      {"full", "parameters", 4, false, false},
     {"full", "parameters", 4, true, true}};
 
-/* What a plan takes of the device that has most; none of its own memory: it cannot be done. */
+/* Memory of the fullest device; 0 of its own memory: the plan cannot be made. */
 typedef struct need {
   size_t bytes[SL_SPACE_COUNT];
-  double seconds; /* of a step; 0: it is not known */
+  double seconds; /* seconds of a step; 0: unknown */
 } need;
 
 static int place_of(const char *word, const char *const *words) {
@@ -45,14 +45,15 @@ static int place_of(const char *word, const char *const *words) {
   return i;
 }
 
-/* Does the word of an option save more than what was asked for? The strongest comes last. */
+/* Says whether an option's word saves more memory than the user's. Words are ordered by
+ * strength. */
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
   const char *given = strcmp(option, "shard") ? s->kept.recompute : s->kept.shard;
   return word && place_of(word, words) > place_of(given, words);
 }
 
-/* The nearest that activations of such devices can live in; their own memory: none. */
+/* Returns the nearest offload target of such devices for activations; their own memory: none. */
 static sl_space home_of(const settings *s) {
   const sli_kind *kind = sli_kind_find(s->devices.kind);
   return kind->move[SL_SPACE_HOST]   ? SL_SPACE_HOST
@@ -60,7 +61,7 @@ static sl_space home_of(const settings *s) {
                                      : SL_SPACE_DEVICE;
 }
 
-/* Does all of that name already? */
+/* Says whether all data of this name is offloaded already. */
 static bool lives_away(const settings *s, const char *name) {
   bool away = false;
   for (int i = 0; i < s->kept.homes.count; i++) {
@@ -70,7 +71,7 @@ static bool lives_away(const settings *s, const char *name) {
   return away;
 }
 
-/* What of a remedy goes beyond what was asked for; false: nothing. */
+/* Removes the parts of a remedy that the user's options include already. False: nothing is left. */
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
   if (s->grid.data * s->grid.sequence == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
@@ -79,7 +80,8 @@ static bool adapt(const settings *s, remedy *r) {
   return r->recompute || r->shard || r->times > 1 || r->away || r->state;
 }
 
-/* What a search goes through takes least with one slot of activations everywhere. */
+/* Says whether --schedule auto searches. Its candidates take least memory with one slot of
+ * activations everywhere. */
 static bool searches(const settings *s) { return !strcmp(s->schedule, "auto"); }
 
 static void pick_least(settings *t, sl_quota *quotas) {
@@ -98,7 +100,7 @@ static void send_away(settings *t, const remedy *r, sl_home *homes) {
   o->of = homes;
 }
 
-/* Is it known how long everything takes of which a plan with it is made? */
+/* Says whether all durations of a plan with this remedy are known. */
 static bool knows_times(const settings *s, const remedy *r) {
   const sl_hardware *h = &s->modelled.hardware;
   bool moves = r->away || r->state || s->kept.homes.count;
@@ -132,7 +134,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   send_away(&t, r, homes);
   other.recompute = r->recompute;
   other.shard = r->shard;
-  other.sharing = NULL, other.print_after = NULL; /* nothing is shown */
+  other.sharing = NULL, other.print_after = NULL; /* no output */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
   if (plan_make(&t, &other, &p)) return (need){0};
@@ -147,7 +149,7 @@ static void say(FILE *to, const char *option, const char *value) {
   if (value) fprintf(to, "--%s %s ", option, value);
 }
 
-/* What is in the host's memory anyway, to go to other processes, is not worth a word. */
+/* Prints the memory needed. Host memory for sending to other processes is not mentioned. */
 static void say_need(FILE *to, const settings *s, const remedy *r, const need *n) {
   char text[32];
   fprintf(to, "(%s", sli_format_bytes(text, (double)n->bytes[SL_SPACE_DEVICE]));
@@ -181,9 +183,9 @@ typedef struct trial {
   const settings *s;
   const sl_lower_options *run;
   uint64_t until_ns;
-  FILE *fits;  /* those that do, one after another */
+  FILE *fits;  /* remedies that fit, one after another */
   int nfits;
-  char *least; /* the one that takes least, and how much that is */
+  char *least; /* the remedy that takes least, and its bytes */
   size_t least_bytes;
 } trial;
 
@@ -223,7 +225,7 @@ void fit_advise(const settings *s, const sl_lower_options *run) {
 
 /* ---- the host ------------------------------------------------------------------------------ */
 
-/* Neighbours among a job's processes share a host. */
+/* Computes the memory of the job's devices on one host. Consecutive processes share a host. */
 static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int *devices) {
   size_t bytes = 0;
   *devices = 0;

@@ -1,4 +1,4 @@
-/* --generate: a session of the model, which is asked to go on with a text. */
+/* --generate: a session of the model that continues a text. */
 #include "tools/actorrun/actorrun.h"
 
 #include <poll.h>
@@ -12,12 +12,12 @@
 
 typedef struct writer {
   size_t count, capacity;
-  int32_t *tokens;   /* prompt, then what was written */
+  int32_t *tokens;   /* the prompt, then the generated tokens */
   int64_t vocab, context;
   bool bytes;        /* tokens are bytes of text */
-  sli_tokenizer *tokenizer; /* or what makes text of them, or NULL */
-  size_t shown;      /* bytes of that text that were printed */
-  int32_t end;       /* the token that ends what is written; -1: none does */
+  sli_tokenizer *tokenizer; /* tokenizer of the tokens, or NULL */
+  size_t shown;      /* bytes of the text that were printed */
+  int32_t end;       /* token that ends the text; -1: none */
 } writer;
 
 static void add_token(writer *w, int32_t token) {
@@ -55,7 +55,7 @@ static sl_status read_text(writer *w, const char *text, bool whole) {
   return status;
 }
 
-/* The token that a mark is; -1: it is none. */
+/* Returns the number of a special token; -1: there is none. */
 static int32_t token_of(const writer *w, const char *mark) {
   sli_token_row row = {0};
   sl_status status = mark ? sli_tokenizer_encode(w->tokenizer, mark, strlen(mark), false, &row) : SL_OK;
@@ -64,7 +64,7 @@ static int32_t token_of(const writer *w, const char *mark) {
   return token;
 }
 
-/* What is said to the model; of the text, only its answer is printed. */
+/* Reads the chat's messages as the prompt. Only the answer is printed. */
 static sl_status read_chat(writer *w, const settings *s) {
   char *prompt = NULL, *end = NULL;
   sl_status status = chat_prompt(s, &prompt, &end);
@@ -97,7 +97,7 @@ static sl_status read_prompt(writer *w, const settings *s) {
   return SL_OK;
 }
 
-/* What the tokens so far have become, but for the half of a character at its end. */
+/* Prints the text so far, except an incomplete character at its end. */
 static void print_text(writer *w) {
   size_t bytes;
   char *text = sli_tokenizer_decode(w->tokenizer, w->tokens, w->count, false, &bytes);
@@ -117,7 +117,7 @@ static void print_token(writer *w, int32_t token) {
   fflush(stdout);
 }
 
-/* ---- what is written ------------------------------------------------------------------------ */
+/* ---- generation ----------------------------------------------------------------------------- */
 
 static sl_session_event next_event(sl_session *session) {
   sl_session_event e;
@@ -131,8 +131,8 @@ static sl_status fail(const sl_session *session) {
   return status ? status : sl_fail(SL_E_NUMERIC, "--generate: the model's logits are not finite");
 }
 
-/* Goes on with all tokens, or where the context has no room for one more with the newest that fill half of it: up to
- * `most`, the end of the context, or the token that ends it all. `part`: how often that was done before. */
+/* Continues the tokens, up to `most`, the end of the context, or the end token. If the context
+ * is full, continues from the newest tokens that fill half of it. `part` counts earlier calls. */
 static sl_status write_part(writer *w, sl_session *session, const settings *s, int64_t most, uint64_t part,
                             bool *ended) {
   size_t context = (size_t)w->context, seen = w->count < context ? w->count : (context + 1) / 2;
@@ -164,7 +164,7 @@ static sl_status write_tokens(writer *w, sl_session *session, const settings *s)
   return status;
 }
 
-/* ---- the session ------------------------------------------------------------------------------ */
+/* ---- the session ----------------------------------------------------------------------------- */
 
 static sl_status load_first(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return job_first_values(ctx, lowered, rt);
@@ -184,7 +184,7 @@ static sl_session_options options_of(const settings *s) {
                               .lower = {.stages = 1, .chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
 }
 
-/* The processes that share the model, as they share the stages. */
+/* Distributes the session over the processes as the plan's stages are. */
 static void lie_on_all(sl_session_options *o, const settings *s) {
   o->lower.stages = s->stages;
   o->lower.data_parallel = s->grid.data;
@@ -194,7 +194,7 @@ static void lie_on_all(sl_session_options *o, const settings *s) {
   o->lower.devices = s->devices;
 }
 
-/* The values that a run begins with, where it does nothing else with them. */
+/* Returns session options for the initial values, if the run does not train. */
 static sl_session_options options_of_first(const settings *s) {
   const char *init = settings_text(s, "init");
   sl_session_options o = options_of(s);
@@ -205,7 +205,8 @@ static sl_session_options options_of_first(const settings *s) {
   return o;
 }
 
-/* Those that it ends with. Of several processes the first one reads what all have saved, adapters merged. */
+/* Returns session options for the trained values. Of several processes the first one reads what
+ * all have saved, with adapters merged. */
 static sl_session_options options_of_learned(const job *j) {
   sl_session_options o = options_of(j->settings);
   bool alone = sl_job_processes(j->processes) == 1;
@@ -215,8 +216,8 @@ static sl_session_options options_of_learned(const job *j) {
   return o;
 }
 
-/* On one CPU device with all the threads of the training devices together, or where those are no CPUs with all
- * cores. */
+/* Places the session on one CPU device with the threads of all training devices, or if those are
+ * not CPUs with all cores. */
 static sl_status place(const job *j, sl_session_options *o, sl_placement **out) {
   const settings *s = j->settings;
   sl_device_options *d = &o->lower.devices;
@@ -228,7 +229,7 @@ static sl_status place(const job *j, sl_session_options *o, sl_placement **out) 
   return status;
 }
 
-/* How large the model is, and that it can be asked, before anything is computed. */
+/* Opens the writer and checks the model's size and inputs before anything is computed. */
 static sl_status open_writer(writer *w, const settings *s, const sl_session_options *o) {
   sl_session_info about;
   *w = (writer){.end = -1};
@@ -259,7 +260,7 @@ static sl_status write_with(const sl_session_options *o, const settings *s) {
   return status;
 }
 
-/* ---- for the run -------------------------------------------------------------------------------- */
+/* ---- for the run ----------------------------------------------------------------------------- */
 
 bool generates_only(const settings *s) {
   static const char *const others[] = {"save", "save-adapter", "checkpoint", "report", "trace", "plan"};

@@ -1,4 +1,4 @@
-/* What a run leaves: checkpoints, weights, figures. */
+/* Outputs of a run: checkpoints, weights, statistics. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void print_start(const job *j) {
     printf("an older release wrote it: whether the model is the same cannot be checked\n");
 }
 
-/* For people: all options in force. */
+/* Writes all options in force, for human readers. */
 static void describe_options(const job *j) {
   const settings *s = j->settings;
   cJSON *about = sli_checkpoints_about(j->checkpoints);
@@ -34,13 +34,13 @@ static void describe_options(const job *j) {
                   s->model_args);
 }
 
-/* The file that the model is in; NULL: it is a shipped one. */
+/* Returns the file of the model; NULL: it is a shipped one. */
 static const char *code_of(const settings *s) {
   const char *suffix = strrchr(s->model_word, '.');
   return suffix && (!strcmp(suffix, ".c") || !strcmp(suffix, ".so")) ? s->model_word : NULL;
 }
 
-/* The directory of --checkpoint, and, with --resume, what the run goes on from. */
+/* Opens the directory of --checkpoint, and with --resume finds the checkpoint to continue from. */
 sl_status keep_open(job *j) {
   const settings *s = j->settings;
   sl_checkpoint_options options = {.dir = sl_arg_text(s->run, "checkpoint"),
@@ -59,7 +59,7 @@ sl_status keep_open(job *j) {
   return SL_OK;
 }
 
-/* A file, or a folder, which is made. */
+/* Checks a file, or a folder, which is created. */
 static sl_status check_save(const settings *s, const char *path) {
   const char *suffix = strrchr(path, '.');
   if (suffix && !strcmp(suffix, ".gguf"))
@@ -69,7 +69,7 @@ static sl_status check_save(const settings *s, const char *path) {
   return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
 }
 
-/* A file that cannot be written is found out before the work, not after it. */
+/* Checks before the work that the outputs can be written. */
 sl_status keep_check(const settings *s) {
   static const output written[] = {{"save-adapter", output_in_folder}, {"checkpoint", output_in_folder}, {"report", NULL},
                                    {"trace", NULL}, {"plan", NULL}, {"save-paths", NULL}, {"log", log_is_folder}};
@@ -78,7 +78,7 @@ sl_status keep_check(const settings *s) {
   return status ? status : outputs_try(s->run, written, SLI_COUNT(written), false);
 }
 
-/* The folder that a file lies in; the caller's to free(). */
+/* Returns the folder of a file; the caller frees it. */
 static char *folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? sli_format("%.*s/", (int)(slash - path), path) : sli_strdup(".");
@@ -109,7 +109,7 @@ sl_status keep_check_report(const settings *s) {
   return outputs_try(s->run, written, SLI_COUNT(written), false);
 }
 
-/* The weights by all processes, what lies beside them in a folder by the first. */
+/* Saves the weights from all processes; the first process writes the other files of a folder. */
 static sl_status save_model(const job *j, const char *save) {
   if (!huggingface_is_folder(save)) return sl_weights_save(save, j->lowered, j->rt, j->processes);
   const char *init = settings_text(j->settings, "init");
@@ -122,7 +122,7 @@ static sl_status save_model(const job *j, const char *save) {
   return !status && init && sli_gguf_is(init) ? gguf_save_tokenizer(init, save) : status;
 }
 
-/* The last checkpoint and --save: if one fails, the other is tried all the same. */
+/* Saves the last checkpoint and --save. If one fails, the other is tried all the same. */
 sl_status keep_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
   const char *adapter = settings_text(j->settings, "save-adapter");
@@ -158,7 +158,7 @@ static sl_status keep_trace_and_report(const job *j, const char *failure) {
   return status;
 }
 
-/* A run that failed leaves its trace and report too; its first failure counts. */
+/* Writes trace and report, also of a run that failed. Returns the first failure. */
 sl_status keep_figures(const job *j, sl_status status) {
   if (!status) return keep_trace_and_report(j, NULL);
   char *failure = sli_strdup(sl_detail());

@@ -14,7 +14,7 @@
 #include "io/file.h"
 #include "tools/actorrun/events.h"
 
-/* Columns after the step's number. */
+/* Number of columns after the step. */
 enum { COLUMNS = 5 };
 static const char *const columns[COLUMNS] = {"loss", "grad_norm", "lr", "seconds",
                                              "tokens_per_second"};
@@ -54,7 +54,7 @@ static void write_csv(FILE *f, const log_evals *evals, const log_line *line) {
   fputc('\n', f);
 }
 
-/* JSON has no NaN. */
+/* Writes a value for JSON, which has no NaN. */
 static void put_jsonl(FILE *f, const char *prefix, const char *name, double value) {
   if (isfinite(value)) fprintf(f, ", \"%s%s\": %.9g", prefix, name, value);
   else fprintf(f, ", \"%s%s\": null", prefix, name);
@@ -94,11 +94,11 @@ static void eval_events(FILE *f, int64_t step, const log_evals *evals, const dou
 }
 
 typedef struct format {
-  const char *suffix;  /* NULL: a folder, in which each run has a file of its own */
-  void (*begin)(FILE *f, const log_evals *evals); /* what a file begins with, or NULL */
+  const char *suffix;  /* NULL: a folder, in which each run has its own file */
+  void (*begin)(FILE *f, const log_evals *evals); /* writes the header of a file, or NULL */
   void (*write)(FILE *f, const log_evals *evals, const log_line *line);
   void (*eval)(FILE *f, int64_t step, const log_evals *evals, const double *values);
-  const char *step;    /* what stands before a line's step */
+  const char *step;    /* text before a line's step */
 } format;
 
 static const format formats[] = {{".csv", begin_csv, write_csv, eval_csv, ""},
@@ -127,11 +127,11 @@ typedef struct log_file {
 struct run_log {
   size_t count, capacity;
   log_file *files;
-  log_evals evals; /* the last columns */
+  log_evals evals; /* the evaluations' columns, which come last */
   uint64_t flushed_ns;
 };
 
-/* Where the lines up to step `first` end; -1: it is no such file. */
+/* Returns the end of the lines up to step `first`; -1: the file has another format. */
 static long end_of(const format *f, const char *text, int64_t first, const log_evals *evals) {
   const char *at = text;
   if (f->begin) {
@@ -160,7 +160,7 @@ static sl_status cannot_write(const char *path) {
   return sl_fail(SL_E_USAGE, "--log: cannot write %s: %s", path, strerror(errno));
 }
 
-/* Behind what an earlier part of the run has written. */
+/* Opens the file for appending to what an earlier part of the run wrote. */
 static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals) {
   char *text = NULL;
   sl_status status = sli_file_read(l->path, &text);
@@ -175,13 +175,13 @@ static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals)
 }
 
 static sl_status open_new(log_file *l, const log_evals *evals) {
-  l->stream = fopen(l->path, l->format->suffix ? "w" : "wx"); /* a name in a folder is a new one */
+  l->stream = fopen(l->path, l->format->suffix ? "w" : "wx"); /* a file in a folder is always new */
   if (!l->stream) return cannot_write(l->path);
   if (l->format->begin) l->format->begin(l->stream, evals);
   return SL_OK;
 }
 
-/* A name that TensorBoard takes for one of its files, and no other run has. */
+/* Makes a file name that TensorBoard recognizes and no other run has. */
 static sl_status name_in_folder(log_file *l, const char *folder) {
   char host[64] = "";
   if (mkdir(folder, 0777) && errno != EEXIST) return cannot_write(folder);

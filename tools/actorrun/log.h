@@ -1,4 +1,4 @@
-/* --log: what each step has given, in a file as the run goes. */
+/* --log: values of each step, written to a file during the run. */
 #ifndef SLUICE_TOOLS_ACTORRUN_LOG_H
 #define SLUICE_TOOLS_ACTORRUN_LOG_H
 
@@ -8,29 +8,31 @@
 
 typedef struct run_log run_log;
 
-/* Opens what every --log names: FILE.csv, FILE.jsonl, or a folder for TensorBoard. A run that goes on
- * from step `first` keeps the lines up to there and writes on behind them; 0: files begin anew.
- * What evaluations find goes by these names, which outlive the log. *out NULL: there is none. SL_E_USAGE names what cannot be written, or is no log of ours. */
+/* Names of evaluation results. */
 typedef struct log_evals {
   int count;
   const char *const *names;
 } log_evals;
+/* Opens the files of all --log options: FILE.csv, FILE.jsonl, or a folder for TensorBoard. A run
+ * that resumes at step `first` keeps the lines up to there and appends; 0: files begin anew.
+ * `names` are those of evaluation results and outlive the log. *out NULL: there is none.
+ * SL_E_USAGE names a file that cannot be written, or that is no log. */
 sl_status log_open(const sl_args *args, int64_t first, log_evals evals, run_log **out);
 
-/* A step is done: how many that makes. */
+/* Values of a finished step, and the number of steps done. */
 typedef struct log_line {
   int64_t step;
   double loss, grad_norm, lr, seconds, tokens_per_second;
 } log_line;
 void log_step(run_log *log, const log_line *line);
 
-/* What an evaluation after so many steps has found: on a line of its own. */
+/* Logs the results of an evaluation after `step` steps, on a line of its own. */
 void log_eval(run_log *log, int64_t step, const double *values);
 
-/* SL_E_IO names a file that could not be written. NULL is no log. */
+/* Closes a log, or does nothing for NULL. SL_E_IO names a file that could not be written. */
 sl_status log_close(run_log *log);
 
-/* Is a path of --log a folder, in which each run has a file of its own? */
+/* Says whether a path of --log is a folder, in which each run has its own file. */
 bool log_is_folder(const char *path);
 
 #endif

@@ -1,9 +1,8 @@
 /* actorrun: trains a model over a pipeline of devices.
  *
- * The way of a run: command line, model graph, plan, proof, runtime, initial
- * values, steps, and then what was asked to be kept. Each part of it is a
- * function of `job`; the first that fails ends the way, and main() prints its
- * text. */
+ * The stages of a run are: command line, model graph, plan, proof, runtime, initial values,
+ * steps, and outputs. Each is a function of `job`. The first failure ends the run, and main()
+ * prints its text. */
 #include "tools/actorrun/actorrun.h"
 
 #include <stdlib.h>
@@ -14,15 +13,15 @@
 #include "tools/actorrun/auto.h"
 #include "tools/actorrun/ctl/ctl.h"
 
-/* When the process began: now, less the time it has computed, which until main
- * is loading and linking. (/proc counts in hundredths of a second.) */
+/* Returns when the process began: now less the processor time so far, which until main is
+ * loading and linking. (/proc counts in hundredths of a second.) */
 static uint64_t process_start_ns(void) {
   struct timespec used;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return sli_now_ns() - ((uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
 }
 
-/* And what it would take on the virtual clock, if that is the run's. */
+/* Prints the plan, and its simulated times if the run is on the virtual clock. */
 static sl_status show_plan(const job *j) {
   const char *report = settings_text(j->settings, "report");
   bool timed = j->settings->clock == SL_CLOCK_VIRTUAL;
@@ -54,7 +53,7 @@ static sl_status do_job(job *j) {
   if (!dry && !status) status = keep_open(j);
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
   if (!status) status = job_plan(j);
-  if (status) return sl_job_end(j->processes, status); /* others may wait for what it finds */
+  if (status) return sl_job_end(j->processes, status); /* other processes may wait for the result */
   if (prints) return SL_OK;
   if (sharing) {
     if (settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel"))
@@ -65,7 +64,7 @@ static sl_status do_job(job *j) {
   return dry ? show_plan(j) : job_run(j);
 }
 
-/* What does not go over several processes is said before any work is done. */
+/* Refuses options that do not work over several processes, before any work is done. */
 static sl_status check_cluster(const settings *s) {
   if (s->processes == 1) return SL_OK;
   if (s->clock == SL_CLOCK_VIRTUAL)
@@ -74,8 +73,8 @@ static sl_status check_cluster(const settings *s) {
   return SL_OK;
 }
 
-/* The place of this process in its job. Our launcher has shared out the cores of a host;
- * others may have. */
+/* Joins the job. The launcher has divided the cores of a host among its processes; other
+ * launchers may have too. */
 static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   settings *s = j->settings;
   j->nlocal = cluster->nlocal;
@@ -90,7 +89,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   return check_cluster(s);
 }
 
-/* What only looks at a plan looks at all of it, in one process. */
+/* Says whether the run only examines a plan, which one process does for all of it. */
 static bool only_looks(const settings *s) {
   return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") || s->clock == SL_CLOCK_VIRTUAL;
 }
@@ -102,7 +101,7 @@ static sl_status launch(const settings *s, const sli_cluster *cluster, bool *lau
   return only_looks(s) ? SL_OK : launch_run(s, cluster, &again, launched, exit_status);
 }
 
-/* Runs the job, unless the processes that do were started here. */
+/* Runs the job, or starts the processes that do. */
 static sl_status run_or_launch(job *j, int *exit_status) {
   settings *s = j->settings;
   sli_cluster cluster;

@@ -1,4 +1,4 @@
-/* From the command line to a plan that can be run. */
+/* From the command line to a runnable plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ size_t job_memory_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* --steps counts from the first run's first step. */
+/* Returns the steps that are left. --steps counts from the first run's first step. */
 int64_t job_steps_left(const job *j) {
   return SLI_MAX(sl_arg_int(j->settings->run, "steps") - sl_checkpoints_start(j->checkpoints), 0);
 }
@@ -41,7 +41,7 @@ static sl_status lower_model(job *j, const char *chosen) {
   return status;
 }
 
-/* Of several processes that are to run it, the first one searches for all. */
+/* Searches in the first of several processes, for all of them. */
 static sl_status search_together(job *j) {
   bool first = !j->settings->process;
   char *chosen = NULL;
@@ -67,13 +67,14 @@ static sl_status make_plan(job *j) {
 }
 
 static sl_status prove_plan(const job *j, sli_advice *advice) {
-  const settings *s = j->settings; /* a run on the virtual clock is its own proof */
+  const settings *s = j->settings; /* a run on the virtual clock proves itself */
   bool runs = s->clock == SL_CLOCK_VIRTUAL && !sl_arg_flag(s->run, "dry-run");
   *advice = (sli_advice){.slots = 0};
   return runs ? SL_OK : sli_plan_prove_or_advise(j->plan, advice);
 }
 
-/* Is it of registers that the user says nothing of? One that changes what is learned is the user's to say. */
+/* Says whether advice may be followed: it is about registers that the user did not set, and does
+ * not change training results. */
 static bool may_take(const settings *s, int given, const sli_advice *a) {
   const char *order = settings_text(s, "order");
   if (!a->slots || !strcmp(a->name, "param") || s->kept.choose || !strcmp(s->schedule, "auto")) return false;
@@ -93,7 +94,8 @@ static void take_advice(job *j, const sli_advice *a) {
   if (!s->process) sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at, a->slots);
 }
 
-/* What lowering takes for enough need not be where many options meet: what the proof advises is taken then. */
+/* Makes the plan and proves it. The quotas that lowering derives may be too small if many
+ * options meet; the proof's advice is then followed. */
 static sl_status make_and_prove(job *j) {
   enum { MOST = 16 };
   sli_advice advice;
@@ -120,7 +122,7 @@ static sl_status write_plan(const job *j) {
   return sli_atomic_commit(&file);
 }
 
-/* What --skip has found. */
+/* Writes the paths that --skip found. */
 static sl_status write_paths(const job *j) {
   const char *path = settings_text(j->settings, "save-paths");
   if (!path || j->settings->process) return SL_OK;
@@ -134,7 +136,7 @@ static sl_status write_paths(const job *j) {
 sl_status job_plan(job *j) {
   uint64_t start = sli_now_ns();
   sl_status status = make_and_prove(j);
-  if (j->plan && (!status || status == SL_E_STUCK)) { /* also one that cannot finish */
+  if (j->plan && (!status || status == SL_E_STUCK)) { /* also of a plan that cannot finish */
     char *said = sli_strdup(sl_detail());
     sl_status written = write_plan(j);
     if (!written) written = write_paths(j);

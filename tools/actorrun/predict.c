@@ -1,4 +1,4 @@
-/* What a plan would do on devices one may not have: --dry-run on the virtual clock, and the
+/* Simulation of a plan on devices that need not exist: --dry-run on the virtual clock, and the
  * lines about links and arithmetic that follow every run on it. */
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ static void print_moved(const job *j) {
   }
 }
 
-/* Memory of the device that has most. */
+/* Returns the memory of the fullest device. */
 static size_t most_memory(const sl_plan *plan) {
   size_t most = 0;
   for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));

@@ -1,5 +1,5 @@
-/* Progress: on a terminal one line that is redrawn, elsewhere a line now and
- * then. Both go to the standard output. */
+/* Progress on the standard output: on a terminal one line that is redrawn, elsewhere an
+ * occasional line. */
 #include "tools/actorrun/actorrun.h"
 
 #include <math.h>
@@ -9,9 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINES = 20 };                                   /* of a whole run, not on a terminal */
-static const uint64_t redraw_ns = 50000000;            /* on a terminal */
-static const uint64_t silence_ns = UINT64_C(20000000000); /* longest, elsewhere */
+/* lines of a whole run, without a terminal */
+enum { LINES = 20 };
+static const uint64_t redraw_ns = 50000000;            /* interval on a terminal */
+static const uint64_t silence_ns = UINT64_C(20000000000); /* longest interval, without a terminal */
 
 void progress_init(progress *p, int64_t steps, bool quiet) {
   *p = (progress){.steps = steps, .quiet = quiet, .terminal = isatty(STDOUT_FILENO),
@@ -46,8 +47,8 @@ double progress_step_cpu_seconds(const progress *p, size_t index) {
   return (double)(p->records[index].cpu_ns - before) * 1e-9;
 }
 
-/* Seconds of one of the last steps: ten of them and two seconds, if there are so
- * many; the first step, which warms up, counts only while it is alone. */
+/* Returns the seconds of a recent step: the mean of at least the last ten steps and two seconds,
+ * if there are so many. The first step, which warms up, counts only while it is the only one. */
 static double recent_step(const progress *p) {
   size_t last = p->count - 1, first = last;
   uint64_t end = p->records[last].end_ns;
@@ -77,7 +78,7 @@ progress_look progress_now(progress *p) {
   return look;
 }
 
-/* "2h05m", "3m20s", "8s" */
+/* Formats "2h05m", "3m20s" or "8s". */
 static void format_left(double seconds, char out[24]) {
   long long s = (long long)(seconds + 0.5);
   if (s >= 3600) snprintf(out, 24, "%lldh%02lldm", s / 3600, s / 60 % 60);
@@ -85,7 +86,7 @@ static void format_left(double seconds, char out[24]) {
   else snprintf(out, 24, "%llds", s);
 }
 
-/* "  3m20s left"; nothing at the end. */
+/* Formats the time left, "  3m20s left"; nothing at the end. */
 static void format_rest(const progress *p, char out[40]) {
   char left[24];
   int64_t steps = p->steps - p->records[p->count - 1].report.step - 1;
@@ -108,7 +109,7 @@ static int format_line(const progress *p, char *out, size_t bytes) {
                   (double)r->lr, recent_rate(p), p->word, 100 * bubble, memory);
 }
 
-/* As many figures of the line as fit into so many columns, each whole. */
+/* Returns the length of the part of a line that fits into so many columns, cut between values. */
 static int fit_figures(const char *line, int n, int columns) {
   if (n <= columns) return n;
   for (int end = columns; end > 0; end--)
@@ -116,7 +117,7 @@ static int fit_figures(const char *line, int n, int columns) {
   return columns;
 }
 
-/* Never wider than the terminal: a line that wraps cannot be redrawn. */
+/* Draws the line, never wider than the terminal: a wrapped line cannot be redrawn. */
 static void draw_terminal(progress *p) {
   char line[256];
   struct winsize size;
@@ -162,7 +163,7 @@ void progress_close(progress *p) {
 
 /* ---- the history --------------------------------------------------------------------------- */
 
-/* The mean of the losses that a bar stands for. */
+/* Returns the mean of the losses that a bar stands for. */
 static double bar_mean(const progress *p, int bar, int bars) {
   size_t first = p->count * (size_t)bar / (size_t)bars;
   size_t end = p->count * (size_t)(bar + 1) / (size_t)bars;

@@ -13,8 +13,8 @@
 #include "graph/state/state.h"
 #include "io/atomic.h"
 
-/* The shortest text that reads back as the same double; cJSON's own may differ in its last bits. A
- * value that is not finite becomes null, as JSON has none. */
+/* Adds a number as the shortest text that reads back as the same double; cJSON's own may differ
+ * in its last bits. Infinities and NaN become null, because JSON has neither. */
 static void add_number(cJSON *to, const char *name, double value) {
   char text[32];
   if (!isfinite(value)) {
@@ -28,7 +28,7 @@ static void add_number(cJSON *to, const char *name, double value) {
   cJSON_AddRawToObject(to, name, text);
 }
 
-/* One text, or of a list that has several an array of them. */
+/* Adds one text, or for an option with several values an array. */
 static void add_texts(cJSON *to, const sl_option *o, const sl_args *args) {
   bool several = o->kind == SL_OPTION_LIST && sl_arg_given(args, o->name, 1);
   if (!several) {
@@ -81,8 +81,8 @@ static void add_step(cJSON *steps, const job *j, size_t index) {
   cJSON_AddItemToArray(steps, step);
 }
 
-/* Where nothing is computed there are no losses, but times all the same: a step
- * ends with its last firing. */
+/* Adds steps of a run that computes nothing. It has no losses, but times: a step ends with its
+ * last firing. */
 static void add_traced_steps(cJSON *steps, const job *j) {
   int64_t count = sl_runtime_steps(j->rt);
   uint64_t *end = sli_calloc((size_t)count, sizeof *end);
@@ -99,7 +99,7 @@ static void add_traced_steps(cJSON *steps, const job *j) {
   free(end);
 }
 
-/* What a step is made of. */
+/* Adds the parts of a step's time. */
 static void add_parts(cJSON *to, const sl_figures *f) {
   add_number(to, "passes_seconds", f->passes_seconds);
   add_number(to, "update_seconds", f->update_seconds);
@@ -114,7 +114,7 @@ static void add_device_figures(cJSON *to, const sl_device_figures *f) {
   add_number(to, "update_seconds", f->update_seconds);
 }
 
-/* Without figures: what the plan says. */
+/* Adds a device. Without statistics (figures) only the plan's values are added. */
 static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures *figures) {
   cJSON *device = cJSON_CreateObject();
   add_number(device, "device", d);
@@ -142,8 +142,8 @@ static void add_figures(cJSON *root, const job *j, const sl_figures *figures) {
   add_devices(root, j, figures);
 }
 
-/* By the plan: what is moved, and what passes compute, on all devices together; and how many
- * each of those that are listed stands for. */
+/* Adds the plan's totals for a step: bytes transferred, flops of the passes, and how many
+ * devices each listed one stands for. */
 static void add_step_of_plan(cJSON *predicted, const job *j) {
   moved_sum sum = moved_in_step(j);
   add_number(predicted, "alike", sl_lowered_alike(j->lowered));
@@ -157,7 +157,7 @@ static void add_step_of_plan(cJSON *predicted, const job *j) {
     add_number(crossed, sl_traffic_name((sl_traffic)t), sum.crossed[t]);
 }
 
-/* The same figures from the virtual clock; by which durations. */
+/* Adds the statistics of a simulation, and the source of its durations. */
 static void add_predicted(cJSON *root, const job *j, const char *durations, const sl_figures *f) {
   cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
   cJSON_AddStringToObject(predicted, "durations", durations);
@@ -174,7 +174,8 @@ static void add_predicted(cJSON *root, const job *j, const char *durations, cons
   }
 }
 
-/* By the durations of --profile, --machine or --cost, or else by those that this run has measured. */
+/* Predicts by the durations of --profile, --machine or --cost, or else by those measured in this
+ * run. */
 static void predict(cJSON *root, const job *j) {
   const settings *s = j->settings;
   bool modelled = *sl_arg_text(s->run, "cost") || s->modelled.hardware.flops_per_second > 0;
@@ -189,7 +190,7 @@ static void predict(cJSON *root, const job *j) {
   free(figures.devices);
 }
 
-/* A run on the virtual clock is its own prediction. */
+/* Adds measured and predicted statistics. A run on the virtual clock is its own prediction. */
 static void add_both_figures(cJSON *root, const job *j) {
   const settings *s = j->settings;
   sl_figures figures = sl_runtime_figures(j->rt);
@@ -199,7 +200,7 @@ static void add_both_figures(cJSON *root, const job *j) {
   free(figures.devices);
 }
 
-/* What one call of an op takes, and what the machine file says of it. */
+/* Adds the duration of one call of an op, measured and by the machine file. */
 static void add_op(cJSON *ops, const job *j, const sl_actor *actor, int c) {
   const sl_program_call *call = &actor->program->calls[c];
   double predicted = sli_lowered_call_seconds(j->lowered, actor->program, c);
@@ -212,7 +213,7 @@ static void add_op(cJSON *ops, const job *j, const sl_actor *actor, int c) {
   cJSON_AddItemToArray(ops, op);
 }
 
-/* For --profile of later runs, and for actortune compare. */
+/* Adds durations of ops, for --profile of later runs and for actortune compare. */
 static void add_ops(cJSON *root, const job *j) {
   cJSON *ops = cJSON_AddArrayToObject(root, "ops");
   for (int32_t a = 0; a < j->plan->nactors; a++) {
@@ -224,7 +225,7 @@ static void add_ops(cJSON *root, const job *j) {
   }
 }
 
-/* By what it is moved for, of a step: over all devices, and to each. */
+/* Adds the bytes that a step transferred, by purpose: in total, and to each device. */
 static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *counts) {
   int64_t steps = sl_runtime_steps(j->rt) - sl_checkpoints_start(j->checkpoints);
   if (steps < 1) return;
@@ -325,7 +326,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   return root;
 }
 
-/* What is known between runs. */
+/* Adds results that are known only between runs. */
 static void add_results(cJSON *root, const job *j) {
   if (!j->progress.count) add_traced_steps(cJSON_GetObjectItem(root, "steps"), j);
   add_both_figures(root, j);
@@ -333,7 +334,7 @@ static void add_results(cJSON *root, const job *j) {
   add_runtime(root, j);
 }
 
-/* Takes over the report. */
+/* Writes a report. Takes ownership of it. */
 static sl_status write_json(const char *path, cJSON *root) {
   char *text = cJSON_Print(root);
   cJSON_Delete(root);

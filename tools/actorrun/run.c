@@ -1,11 +1,11 @@
-/* The run itself: runtime, initial values, steps, and what is kept. */
+/* The run itself: runtime, initial values, steps, and outputs. */
 #include <stdlib.h>
 
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/ctl/ctl.h"
 
-/* Room for every firing of the run, within reason, when they are to be kept, or
- * when the trace is all there is: on the virtual clock. */
+/* Returns the trace's capacity: every firing of the run, up to a limit, if the trace is to be
+ * written, or on the virtual clock. */
 static size_t trace_room(const job *j) {
   bool virtual = j->settings->clock == SL_CLOCK_VIRTUAL;
   if (!virtual && !settings_text(j->settings, "trace")) return 0;
@@ -56,10 +56,10 @@ static sl_status run_steps(job *j) {
   signals_watch(j->rt, !j->settings->process);
   j->progress.rt = j->rt;
   progress_start(&j->progress);
-  /* A run that nobody can steer is still a run. */
+  /* Failure to open the control is not fatal: the run goes on without it. */
   if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());
   sl_status status = sl_job_run(j->processes, steps);
-  if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* with advice */
+  if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* proves again for advice */
   signals_watch(NULL, !j->settings->process);
   control_close(j->control);
   j->control = NULL;
@@ -67,20 +67,23 @@ static sl_status run_steps(job *j) {
   sl_status logged = log_close(j->log);
   j->log = NULL;
   if (!status) status = logged;
-  bool early = j->evals.ended || (s->process && sl_arg_int(s->run, "patience")); /* process 0 knows */
+  /* process 0 decides */
+  bool early = j->evals.ended || (s->process && sl_arg_int(s->run, "patience"));
   evals_step(j);
   j->stopped = status == SL_E_STOPPED && !early;
   return status == SL_E_STOPPED ? SL_OK : status;
 }
 
-/* Of the firings that nobody has asked to see, as many as figures need are brought together. */
+/* Returns how many firings to gather from all processes: all for --trace, else as many as
+ * statistics need. */
 static uint64_t records_wanted(const job *j) {
   enum { ALL = 1 << 20, FEW = 1 << 14 };
   if (settings_text(j->settings, "trace")) return 0;
   return SLI_MAX(ALL / sl_job_processes(j->processes), FEW);
 }
 
-/* What is lost with the process is kept first; then process 0 gets to know what all did. */
+/* Runs the steps. Values that would be lost with the process are saved first; then process 0
+ * gathers the firings and counts of all. */
 static sl_status run_prepared(job *j) {
   bool speaks_for_all = !j->settings->process;
   sl_status status = sl_job_attach(j->processes, j->rt, sl_checkpoints_start(j->checkpoints));

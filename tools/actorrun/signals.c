@@ -1,16 +1,16 @@
-/* Ctrl-C and SIGTERM: the first ends the run after its step, the second ends everything. */
+/* Ctrl-C and SIGTERM: the first one ends the run after its step, the second one kills it. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "tools/actorrun/actorrun.h"
 
-/* `running` is written by the main thread and read by the handler, on whatever
- * thread that is; release and acquire, so that the runtime behind it is seen
- * complete. `interrupted` belongs to the handler; relaxed, a flag by itself. */
+/* Runtime to stop. The main thread writes `running` and the handler reads it, on any thread.
+ * Release and acquire order make the runtime behind it visible. Only the handler uses
+ * `interrupted`, which is relaxed: no other data depends on it. */
 static _Atomic(sl_runtime *) running;
 static atomic_bool interrupted;
-static bool speaks = true; /* for the job: process 0; set before `running` */
+static bool speaks = true; /* true in process 0; set before `running` */
 
 static void on_signal(int signal_number) {
   sl_runtime *rt = atomic_load_explicit(&running, memory_order_acquire);
@@ -20,7 +20,7 @@ static void on_signal(int signal_number) {
     return;
   }
   static const char text[] = "\nfinishing this step; press Ctrl-C again to quit now\n";
-  /* Nothing is to be done about it if that fails. */
+  /* A failed write cannot be handled here. */
   if (speaks && write(STDERR_FILENO, text, sizeof text - 1) < 0) {}
   sl_runtime_stop(rt);
 }
@@ -30,7 +30,8 @@ void signals_catch(void) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
-  signal(SIGXFSZ, SIG_IGN); /* a file too long is an error like others: who writes it says so */
+  /* a file over the size limit fails its write, which reports the error */
+  signal(SIGXFSZ, SIG_IGN);
 }
 
 void signals_watch(sl_runtime *rt, bool for_all) {

@@ -1,4 +1,4 @@
-/* What is done at the end of a step: progress, log, report. */
+/* End of a step: progress, log, report. */
 #include "tools/actorrun/actorrun.h"
 
 static void write_log(job *j, const sl_step_report *r) {
@@ -8,7 +8,7 @@ static void write_log(job *j, const sl_step_report *r) {
                                .tokens_per_second = (double)j->progress.items / seconds});
 }
 
-/* With every checkpoint, so that one that is lost leaves as much of a report. */
+/* Rewrites the report with every checkpoint, so that a run that is lost leaves a recent one. */
 static void rewrite_report(const job *j, const sl_step_report *r) {
   const char *report = settings_text(j->settings, "report");
   int64_t every = sl_arg_int(j->settings->run, "every");

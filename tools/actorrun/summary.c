@@ -1,4 +1,4 @@
-/* What is said of a plan, and of a run at its end. */
+/* Text about a plan, and about a run at its end. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void warn_of_filling(const settings *s) {
           "comes to it: the pipeline fills %d times more slowly", s->pieces);
 }
 
-/* What --home auto has found, to be given by hand. */
+/* Prints the placement that --home auto found, as options. */
 static void print_homes_found(const job *j) {
   const solved *x = &j->homes;
   if (!x->said) return;
@@ -33,7 +33,7 @@ static void print_homes_found(const job *j) {
   printf("\n");
 }
 
-/* What --skip has found, as --paths takes it. */
+/* Prints the paths that --skip found, as --paths takes them. */
 static void print_paths_found(const job *j) {
   const char *paths = sl_lowered_paths(j->lowered);
   if (paths) printf("paths found for --skip %g:\n%s", sl_arg_float(j->settings->run, "skip"), paths);
@@ -98,9 +98,9 @@ static void print_devices(const job *j, const sl_figures *figures) {
   }
 }
 
-/* Where devices outnumber the cores, times say more of the machine than of the plan. */
+/* Warns if devices outnumber the cores: times then depend on the machine more than on the plan. */
 static void print_cores(const job *j) {
-  enum { WORTH_A_LINE = 5 }; /* in a hundred */
+  enum { WORTH_A_LINE = 5 }; /* percent */
   sl_runtime_counts counts = sl_runtime_count(j->rt);
   double wanted = (double)(counts.ran_ns + counts.coreless_ns);
   double share = wanted > 0 ? 100 * (double)counts.coreless_ns / wanted : 0;
@@ -109,8 +109,8 @@ static void print_cores(const job *j) {
          "to run than cores are free, and the times and bubbles above include the wait\n", share);
 }
 
-/* What a step of this run has moved to where registers live, and back. On the virtual clock
- * print_modelled says what it would. */
+/* Prints the bytes that a step of this run moved to and from offload targets. On the virtual
+ * clock print_modelled() predicts them. */
 static void print_homes(const job *j, double step_seconds) {
   static const sl_traffic homes[] = {SL_TRAFFIC_HOST, SL_TRAFFIC_DISK};
   const sl_home_options *o = &j->settings->kept.homes;

@@ -1,10 +1,10 @@
-/* What the steps of a run count (sl_tally), added up. */
+/* Counters (sl_tally) of a run's steps, summed. */
 #include "tools/actorrun/actorrun.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A run's steps all have the same. */
+/* Allocates the counters. All steps of a run have the same ones. */
 static void begin(tallies *all, const sl_step_report *report) {
   all->count = report->ntallies;
   all->of = sli_calloc((size_t)all->count, sizeof *all->of);

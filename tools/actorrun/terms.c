@@ -11,15 +11,16 @@
 #include "graph/state/state.h"
 #include "io/file.h"
 
-/* Beside the model and its options. */
+/* Options that affect results, beside the model and its options. */
 static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed", "shuffle"};
 
-/* Of results; what they say counts instead of what the model does. All texts that are given. */
+/* Training options that affect results and replace the model's. All given texts are compared. */
 static const char *const of_training[] = {"optimizer", "lr-schedule", "group", "freeze",
                                           "lora", "adapter"};
 
-/* What each process may have for itself: where it runs, and what it alone says or writes. All other options shape the
- * plan, or have processes meet for what one of them would not come to. Where they have been started is the starter's. */
+/* Options that may differ between processes: where each runs, and what it alone prints or
+ * writes. All other options shape the plan, or make processes meet. The launcher's options are
+ * in the list too. */
 static const char *const apart[] = {
     "devices", "disk",    "workers", "jitter", "watchdog",  "heartbeat-timeout", "quiet", "log", "report",
     "plan",    "restarts", "processes", "rdzv-endpoint", "rdzv-id", "nnodes", "node-rank"};
@@ -32,7 +33,7 @@ static bool is_listed(const char *const *list, size_t n, const char *name) {
 
 static bool is_of_results(const char *name) { return is_listed(of_results, SLI_COUNT(of_results), name); }
 
-/* What is not compared as it is given: see add_results, add_training and add_paths. */
+/* Says whether an option is not compared as given: see add_results, add_training and add_paths. */
 static bool is_apart(const char *name) {
   return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) || !strcmp(name, "paths") ||
          is_listed(apart, SLI_COUNT(apart), name);
@@ -51,7 +52,7 @@ static void add_results(terms *t, const settings *s) {
   }
 }
 
-/* A model may have an option of the same name as one of ours. */
+/* Adds the model's options. Names that are also ours get a prefix. */
 static void add_model(terms *t, const settings *s) {
   for (const sl_option *o = s->model->options; o && o->name; o++)
     terms_add_option(t, is_of_results(o->name) ? "the model's --" : "--", o, s->model_args);
@@ -65,7 +66,7 @@ static void add_training(terms *t, const settings *s) {
   }
 }
 
-/* What the file says counts, not where it lies. One that cannot be read makes no plan. */
+/* Adds input files by their contents, not their paths. An unreadable file prevents the plan. */
 static void add_paths(terms *t, const settings *s) {
   const char *file = settings_text(s, "paths");
   uint64_t bytes, hash;

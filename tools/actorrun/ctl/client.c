@@ -1,4 +1,5 @@
-/* `actorrun ctl`, and how `actorrun status` asks: one line, and text until the end. */
+/* Client of a run: `actorrun ctl`, and the requests of `actorrun status`. A request is one line;
+ * the answer is text until the end. */
 #include "tools/actorrun/ctl/client.h"
 
 #include <errno.h>
@@ -23,8 +24,8 @@ sl_status client_pid(const char *word, pid_t *out) {
   return SL_OK;
 }
 
-/* A descendant of a process that listens: `actorrun -n 4` starts those that run the
- * job, and may itself have been started by what the user knows. */
+/* Connects to a listening descendant of a process. `actorrun -n 4` starts the processes that run
+ * the job, and may itself be the child of the process that the user knows. */
 static sl_status connect_below(pid_t parent, int depth, int *out) {
   char *path = sli_format("/proc/%ld/task/%ld/children", (long)parent, (long)parent);
   FILE *children = depth ? fopen(path, "re") : NULL;
@@ -39,7 +40,7 @@ static sl_status connect_below(pid_t parent, int depth, int *out) {
 
 static sl_status connect_to(pid_t pid, int *out) {
   if (!socket_connect(pid, out)) return SL_OK;
-  char *text = sli_strdup(sl_detail()); /* it is about the process that was asked for */
+  char *text = sli_strdup(sl_detail()); /* the message names the process that was asked for */
   sl_status status = connect_below(pid, 4, out);
   if (status) sl_fail(SL_E_INPUT, "%s", text);
   free(text);
@@ -56,7 +57,7 @@ static char *read_all(FILE *stream) {
   return text;
 }
 
-/* The status that ends a program with this exit status. */
+/* Returns the status that corresponds to an exit status. */
 static sl_status as_status(int exit_status) {
   return exit_status == 2 ? SL_E_INPUT : exit_status == 3 ? SL_E_STUCK : SL_E_PEER;
 }
@@ -70,7 +71,7 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
   FILE *stream = fdopen(fd, "r");
   SLI_CHECK(stream, "no stream for a socket");
   char *line = sli_format("%s\n", request);
-  /* A run that ends just now has hung up: then there is nothing to read either. */
+  /* A run that is ending may have hung up; then there is nothing to read either. */
   (void)!send(fd, line, strlen(line), MSG_NOSIGNAL);
   free(line);
   char *text = read_all(stream);
@@ -89,11 +90,11 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
 }
 
 char *client_plain(const char *text) {
-  size_t room = 4 * strlen(text) + 1; /* of \xNN */
+  size_t room = 4 * strlen(text) + 1; /* length with every byte as \xNN */
   return sli_escape(sli_calloc(1, room), room, text);
 }
 
-/* The run may be in another directory. */
+/* Makes a path absolute, because the run may be in another directory. */
 static char *from_here(const char *path) {
   char here[PATH_MAX];
   bool known = *path != '/' && strcmp(path, "off") && getcwd(here, sizeof here);

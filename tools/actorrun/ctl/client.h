@@ -1,4 +1,4 @@
-/* Talking to a run of this user on this machine. */
+/* Requests to a run of this user on this machine. */
 #ifndef SLUICE_TOOLS_ACTORRUN_CLIENT_H
 #define SLUICE_TOOLS_ACTORRUN_CLIENT_H
 
@@ -6,17 +6,17 @@
 
 #include <sluice/status.h>
 
-/* The process id in a word; SL_E_USAGE if it is none. */
+/* Parses a process id. SL_E_USAGE: it is none. */
 sl_status client_pid(const char *word, pid_t *out);
-/* The answer to a request, as text that is the caller's to free(). A refusal has its
- * status on the other side. SL_E_PEER: there is
- * none within so many seconds. PID may also be of an actorrun whose child the run is. */
+/* Returns the answer to a request as text; the caller frees it. A refusal has the status of the
+ * other side. SL_E_PEER: no answer within so many seconds. PID may also be an actorrun that
+ * started the run. */
 sl_status client_ask(pid_t pid, const char *request, int seconds, char **out);
 
-/* `actorrun ctl PID REQUEST...`: the words behind ctl. Returns the exit status. */
+/* Runs `actorrun ctl PID REQUEST...` with the words after ctl. Returns the exit status. */
 int client_main_ctl(int argc, char **argv);
 
-/* A text of another process, without what a terminal would act on; the caller's to free(). */
+/* Copies another process's text without control characters for a terminal; the caller frees it. */
 char *client_plain(const char *text);
 
 #endif

@@ -1,5 +1,4 @@
-/* `actorrun status` and `actorrun ctl` (client.h, status.h), and what a run of training tells those who
- * ask it. */
+/* `actorrun status` and `actorrun ctl` (client.h, status.h), and the answers of a training run. */
 #ifndef SLUICE_TOOLS_ACTORRUN_CTL_H
 #define SLUICE_TOOLS_ACTORRUN_CTL_H
 
@@ -7,7 +6,7 @@
 #include "tools/actorrun/ctl/client.h"
 #include "tools/actorrun/ctl/status.h"
 
-/* What a job is when it is asked, and about what. */
+/* Describes a job to the control of its process. */
 subject job_subject(job *j);
 extern const topic job_topics[];
 

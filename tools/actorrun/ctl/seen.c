@@ -1,13 +1,13 @@
-/* A run of training, as those who ask see it. */
+/* Status provider (seen) of a training run. */
 #include <cjson/cJSON.h>
 #include <string.h>
 
 #include "tools/actorrun/ctl/ctl.h"
 
-/* What each process tells of itself. */
+/* The data that each process reports. */
 typedef struct told {
   progress_look progress;
-  int64_t checkpoint; /* steps of the newest, 0: none */
+  int64_t checkpoint; /* step of the newest checkpoint, 0: none */
 } told;
 
 static void tell(void *ctx, void *own) {
@@ -18,7 +18,7 @@ static void tell(void *ctx, void *own) {
 
 static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
 
-/* Steps that all actors known of have completed, but for those that sit steps out. */
+/* Returns the steps that all known actors have completed, except actors that skip steps. */
 static int64_t steps_done(const sl_look *look) {
   int64_t least = INT64_MAX;
   for (int32_t i = 0; i < look->plan->nactors; i++) {

@@ -1,5 +1,5 @@
-/* A job's status as text. Lines are cut at the width, and columns of the table that can
- * best be done without go first. */
+/* A job's status as text. Lines are cut at the terminal's width, and the least important columns
+ * of the table are dropped first. */
 #include <cjson/cJSON.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static double number_of(const cJSON *object, const char *name) {
   return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* "1.2 ms", "12 s", "1 min 20 s", "3 h 5 min", "4 d 2 h" in out[32]. */
+/* Formats "1.2 ms", "12 s", "1 min 20 s", "3 h 5 min" or "4 d 2 h" into out[32]. */
 static const char *format_seconds(char out[32], double s) {
   long whole = (long)(s + 0.5);
   if (s < 0.9995e-3) snprintf(out, 32, "%.0f us", s * 1e6);
@@ -43,7 +43,7 @@ typedef enum colour { PLAIN, BOLD, DIM, GREEN, YELLOW, RED } colour;
 typedef struct line {
   const status_style *style;
   FILE *out;
-  int at; /* column */
+  int at; /* current column */
 } line;
 
 static void put(line *l, colour c, const char *format, ...)
@@ -83,7 +83,7 @@ static void show_name(line *l, const cJSON *job) {
   end_line(l);
 }
 
-/* Of a server. */
+/* Shows the status of a server. */
 static void show_serving(line *l, const cJSON *job, const cJSON *x) {
   double stages = number_of(x, "stages");
   put(l, PLAIN, "serving %.0f, %.0f wait  %.1f tokens/s  %.1f rows in %.1f ticks/s", number_of(x, "running"),
@@ -144,7 +144,7 @@ static const struct {
   const char *title, *key;
   enum { COUNT, BYTES, SHARE, WORD } kind;
   bool left;
-  int dispensable; /* the higher, the sooner it goes */
+  int dispensable; /* columns with higher numbers are dropped first */
 } columns[COLUMNS] = {
     {"process", "process", COUNT, false, 0},
     {"host", "host", WORD, true, 6},
@@ -164,7 +164,7 @@ typedef struct row {
   char cell[COLUMNS][CELL];
 } row;
 
-/* "cpu:0", or "cpu:0 .. cpu:3" for several. */
+/* Fills "cpu:0", or "cpu:0 .. cpu:3" for several. */
 static void fill_devices(char cell[CELL], const cJSON *process) {
   const cJSON *names = cJSON_GetObjectItem(process, "devices");
   int n = cJSON_GetArraySize(names);
@@ -190,7 +190,7 @@ static void fill_row(row *r, const cJSON *process) {
   }
 }
 
-/* The widths of the columns to show, 0 for one that is empty or has no room. */
+/* Chooses the widths of the columns, 0 for one that is empty or does not fit. */
 static void choose_columns(const row *rows, int n, int width, int *widths) {
   int sum = 0;
   for (int c = 0; c < COLUMNS; c++) {
@@ -232,9 +232,10 @@ static void show_processes(line *l, const cJSON *processes) {
   free(rows);
 }
 
-/* ---- who waits for whom ---------------------------------------------------------------------- */
+/* ---- waiting actors
+ * --------------------------------------------------------------------------- */
 
-/* " B1 482.3": step and microbatch, and the piece if there are several. */
+/* Adds " B1 482.3": step and microbatch, and the piece if there are several. */
 static void put_pass(line *l, const cJSON *device) {
   if (!has(device, "step")) return;
   put(l, PLAIN, "  %s %.0f.%.0f", text_of(device, "actor"), number_of(device, "step"),
@@ -247,7 +248,8 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcmp(text + n - m, end);
 }
 
-/* Whom it waits for, and where that leads to. What carries a register has its name. */
+/* Adds the actor that is waited for, and the end of that chain. Actors that carry a register
+ * have its name. */
 static void put_helper(line *l, const cJSON *waits) {
   const cJSON *end = cJSON_GetObjectItem(waits, "in_the_end");
   const char *on = text_of(waits, "on"), *device = text_of(waits, "device");

@@ -9,7 +9,7 @@
 #include "tools/actorrun/ctl/client.h"
 #include "tools/common/common.h"
 
-/* Longer than a process waits for the others of its job. */
+/* Timeout, longer than a process waits for the others of its job. */
 enum { PATIENCE_SECONDS = 3 };
 
 static status_style choose_style(void) {
@@ -38,7 +38,7 @@ static sl_status check_process(const sli_json *answer, const cJSON *process) {
   return status ? status : check_items(answer, devices, SLI_JSON_TEXT);
 }
 
-/* What is looked into without asking what it is. */
+/* Checks the parts of an answer that are accessed without further checks. */
 static sl_status check_answer(const sli_json *answer) {
   const cJSON *processes = NULL, *devices = NULL, *serving = NULL, *limits = NULL;
   const char *job = NULL;
@@ -53,7 +53,7 @@ static sl_status check_answer(const sli_json *answer) {
   return status ? status : check_items(answer, limits, SLI_JSON_NUMBER);
 }
 
-/* Names that a run tells are shown on a terminal. */
+/* Removes control characters from names in an answer, which are shown on a terminal. */
 static void make_plain(cJSON *item) {
   if (cJSON_IsString(item)) {
     char *plain = client_plain(item->valuestring);
@@ -86,7 +86,7 @@ static void print_json(const cJSON *json) {
   cJSON_free(text);
 }
 
-/* Does one of the jobs have this process? They told of it on this very machine. */
+/* Says whether one of the jobs has this process, as reported by a process on this machine. */
 static bool is_told_of(const cJSON *jobs, pid_t pid) {
   char host[64] = "";
   gethostname(host, sizeof host - 1);
@@ -108,7 +108,7 @@ static int count_silent(const cJSON *job) {
   return n;
 }
 
-/* Adds a job, or what is told of one that is there already, if it is more. */
+/* Adds a job, or replaces a less complete report of the same job. */
 static void add_job(cJSON *jobs, cJSON *job) {
   const cJSON *name = cJSON_GetObjectItem(job, "job");
   for (int i = 0; name && i < cJSON_GetArraySize(jobs); i++) {
@@ -122,7 +122,7 @@ static void add_job(cJSON *jobs, cJSON *job) {
   cJSON_AddItemToArray(jobs, job);
 }
 
-/* All jobs that have a process here, each once; who does not answer is named. */
+/* Asks all jobs that have a process here, each once, and names processes that do not answer. */
 static cJSON *ask_all(void) {
   cJSON *jobs = cJSON_CreateArray(), *job;
   pid_t *pids;

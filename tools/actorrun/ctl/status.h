@@ -1,4 +1,4 @@
-/* `actorrun status [--json] [PID]`: what running jobs are at, seen from outside. */
+/* `actorrun status [--json] [PID]`: status of running jobs. */
 #ifndef SLUICE_TOOLS_ACTORRUN_STATUS_H
 #define SLUICE_TOOLS_ACTORRUN_STATUS_H
 
@@ -7,15 +7,16 @@
 
 struct cJSON;
 
-/* The words behind status. Returns the exit status. */
+/* Runs the words after status. Returns the exit status. */
 int status_main(int argc, char **argv);
 
-/* A job, as request_status tells of it, as text no wider than that: a short block or
- * all. */
+/* Layout of the text: its width in columns, and whether it is coloured. */
 typedef struct status_style {
   int width;
   bool colour;
 } status_style;
+/* Formats a job's answer to request_status as text of a limited width: as a short block or in
+ * full. */
 void status_show(const struct cJSON *job, bool all, const status_style *style, FILE *out);
 
 #endif
