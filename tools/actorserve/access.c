@@ -1,4 +1,4 @@
-/* Who may ask a server, and how much all may hold of its memory. */
+/* Access control of a server, and the limit of its memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 
 static const char variable[] = "SLUICE_API_KEY";
 
-/* ---- the key ---------------------------------------------------------------------------------------- */
+/* ---- the key --------------------------------------------------------------------------------- */
 
-/* It has to fit a field of a head. */
+/* Checks that a key fits an HTTP header field. */
 static sl_status check_key(const char *from, const char *key) {
   if (!*key) return sl_fail(SL_E_INPUT, "%s: its first line is empty, and no key", from);
   for (const char *at = key; *at; at++)
@@ -61,7 +61,7 @@ void access_warn(const char *host, const char *key) {
     fprintf(stderr, "actorserve: warning: --host %s without a key: whoever reaches the port may ask (--api-key-file FILE)\n", host);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static bool read_bytes(const char *text, size_t *out) {
   const char *at = text;

@@ -1,5 +1,6 @@
-/* Each field is a row that says who reads it, its range, and where it goes. Fields that would change
- * the answer in a way that there is not may only say what means nothing. */
+/* Request parameters (asked). A table lists each field with its reader, its range, and its
+ * destination. Fields for unsupported features are accepted only with a value that has no
+ * effect. */
 #include "tools/actorserve/asked.h"
 
 #include <math.h>
@@ -15,11 +16,11 @@ typedef struct field {
   const char *name;
   sl_status (*read)(const struct field *f, const cJSON *item, asked *out);
   enum { IN_BOTH, IN_TEXTS, IN_CHATS } where;
-  size_t place;       /* in asked */
-  double least, most; /* of numbers */
+  size_t place;       /* offset in `asked` */
+  double least, most; /* range of numbers */
 } field;
 
-/* ---- plain values --------------------------------------------------------------------------------- */
+/* ---- plain values ---------------------------------------------------------------------------- */
 
 static sl_status wrong(const field *f, const char *what) {
   return sl_fail(SL_E_USAGE, "%s must be %s", f->name, what);
@@ -66,13 +67,13 @@ static sl_status read_text(const field *f, const cJSON *item, asked *out) {
   return SL_OK;
 }
 
-/* Of completions: the number, which is also how many. */
+/* Reads logprobs of completions: the number of alternatives. */
 static sl_status read_logprobs(const field *f, const cJSON *item, asked *out) {
   out->wants_logprobs = true;
   return read_whole(f, item, out);
 }
 
-/* ---- stops ------------------------------------------------------------------------------------------ */
+/* ---- stops ----------------------------------------------------------------------------------- */
 
 static sl_status add_stop(const field *f, const cJSON *item, asked *out) {
   if (!cJSON_IsString(item) || !*item->valuestring) return wrong(f, "a text, or several, none of them empty");
@@ -107,7 +108,7 @@ static sl_status read_stream_options(const field *f, const cJSON *item, asked *o
   return SL_OK;
 }
 
-/* ---- prompts ----------------------------------------------------------------------------------------- */
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 static sl_status read_tokens(const field *f, const cJSON *item, asked_prompt *out) {
   const cJSON *each;
@@ -143,13 +144,14 @@ static sl_status read_prompt(const field *f, const cJSON *item, asked *out) {
   return status;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-/* What an object may have. */
+/* A key that an object may have. */
 typedef struct key {
   const char *name;
-  enum { KEY_READ, KEY_TEXT, KEY_EMPTY, KEY_NULL, KEY_ANY } takes; /* what of it: READ: its value is used; else what
-      says nothing here: a text; [], {} or ""; null; anything */
+  /* READ: the value is used; else the only value that is ignored: a text; [], {} or ""; null;
+   * anything */
+  enum { KEY_READ, KEY_TEXT, KEY_EMPTY, KEY_NULL, KEY_ANY } takes;
 } key;
 
 static bool is_empty(const cJSON *item) {
@@ -157,7 +159,7 @@ static bool is_empty(const cJSON *item) {
   return (cJSON_IsArray(item) || cJSON_IsObject(item)) && !item->child;
 }
 
-/* Whoever says a key twice may mean either. */
+/* Checks an object's keys. A duplicate key is ambiguous and refused. */
 static sl_status check_keys(const char *where, const cJSON *object, const key *keys, int count) {
   const cJSON *each;
   uint32_t seen = 0;
@@ -178,7 +180,7 @@ static sl_status check_keys(const char *where, const cJSON *object, const key *k
   return SL_OK;
 }
 
-/* {"type": "text", "text": "..."} */
+/* Appends the text of {"type": "text", "text": "..."}. */
 static sl_status add_part(const char *where, const cJSON *part, FILE *to) {
   static const key keys[] = {{"type", KEY_READ}, {"text", KEY_READ}, {"annotations", KEY_EMPTY},
                              {"cache_control", KEY_ANY}};
@@ -191,7 +193,7 @@ static sl_status add_part(const char *where, const cJSON *part, FILE *to) {
   return good ? SL_OK : sl_fail(SL_E_USAGE, "%s must be a part of type text, with a text", where);
 }
 
-/* Of message i. */
+/* Joins the parts of message i. */
 static sl_status join_parts(int i, const cJSON *parts, char **out) {
   const cJSON *each;
   sl_status status = SL_OK;
@@ -215,7 +217,7 @@ static int role_of(const cJSON *item) {
   return -1;
 }
 
-/* Clients send back what they got; what of it says nothing is passed over. */
+/* Checks a message. Clients send back what they received, so fields without effect are ignored. */
 static sl_status check_message(int i, const cJSON *item) {
   static const key keys[] = {{"role", KEY_READ}, {"content", KEY_READ}, {"name", KEY_TEXT}, {"refusal", KEY_EMPTY},
                              {"annotations", KEY_EMPTY}, {"tool_calls", KEY_EMPTY}, {"function_call", KEY_NULL},
@@ -255,7 +257,7 @@ static sl_status read_messages(const field *f, const cJSON *item, asked *out) {
   return status;
 }
 
-/* ---- all fields ------------------------------------------------------------------------------------------- */
+/* ---- all fields ------------------------------------------------------------------------------ */
 
 #define AT(name) offsetof(asked, name)
 static const field fields[] = {
@@ -277,8 +279,8 @@ static const field fields[] = {
     {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
     {"top_logprobs", read_whole, IN_CHATS, AT(top_logprobs), 0, 20}};
 
-/* Fields that there are elsewhere, and what of them is taken, as JSON; NULL: anything, for it says
- * nothing of the answer. */
+/* OpenAI's fields that are not supported, and the JSON value that is accepted; NULL: any,
+ * because it does not affect the answer. */
 static const struct {
   const char *name, *value;
 } others[] = {{"user", NULL}, {"metadata", NULL}, {"safety_identifier", NULL}, {"prompt_cache_key", NULL},
@@ -299,7 +301,7 @@ static sl_status check_other(const cJSON *item) {
 }
 
 static sl_status read_item(const cJSON *item, asked *out) {
-  if (cJSON_IsNull(item)) return SL_OK; /* not said */
+  if (cJSON_IsNull(item)) return SL_OK; /* absent */
   for (size_t i = 0; i < SLI_COUNT(fields); i++) {
     bool here = fields[i].where == IN_BOTH || (fields[i].where == IN_CHATS) == out->chat;
     if (here && !strcmp(item->string, fields[i].name)) return fields[i].read(&fields[i], item, out);
@@ -307,7 +309,7 @@ static sl_status read_item(const cJSON *item, asked *out) {
   return check_other(item);
 }
 
-/* A field that is said twice would be read twice. */
+/* Refuses a duplicate field, which would be read twice. */
 static sl_status check_once(const cJSON *item) {
   for (const cJSON *other = item->next; other; other = other->next)
     if (!strcmp(item->string, other->string))

@@ -1,4 +1,5 @@
-/* What a request asks for: OpenAI's fields of /v1/completions and /v1/chat/completions, checked. */
+/* Request parameters (asked): OpenAI's fields of /v1/completions and /v1/chat/completions,
+ * validated. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_ASKED_H
 #define SLUICE_TOOLS_ACTORSERVE_ASKED_H
 
@@ -10,7 +11,7 @@
 
 enum { ASKED_MOST_STOPS = 16, ASKED_LONGEST_STOP = 1024, ASKED_MOST_CHOICES = 128 };
 
-/* Something to go on with: a text, or tokens. */
+/* A prompt: a text, or tokens. */
 typedef struct asked_prompt {
   const char *text; /* NULL: tokens */
   int32_t *tokens;
@@ -19,28 +20,28 @@ typedef struct asked_prompt {
 
 typedef struct asked {
   bool chat;
-  const char *model;          /* NULL: not said */
-  asked_prompt *prompts;      /* of a completion */
+  const char *model;          /* NULL: not given */
+  asked_prompt *prompts;      /* prompts of a completion */
   int nprompts;
-  sli_chat_message *messages; /* of a chat */
+  sli_chat_message *messages; /* messages of a chat */
   int nmessages;
   char **joined;              /* [nmessages] texts of messages that came in parts, or NULL */
-  bool stream, usage;         /* usage: at the end of the stream */
-  int64_t n, max_tokens, top_k; /* max_tokens 0: not said */
+  bool stream, usage;         /* usage: send token counts at the end of the stream */
+  int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
   double temperature, top_p;
-  double seed;                /* a whole number; NAN: not said */
+  double seed;                /* a whole number; NAN: not given */
   bool wants_logprobs;
   int64_t top_logprobs;
   int nstop;
   const char *stop[ASKED_MOST_STOPS];
-  const char *cache_salt;     /* NULL: not said */
-  cJSON *root;                /* whose texts the others are */
+  const char *cache_salt;     /* NULL: not given */
+  cJSON *root;                /* owns the texts above */
 } asked;
 
-/* Reads a body. SL_E_USAGE, SL_E_INPUT: what is wrong; *param is the field's name then, or NULL. asked_fini
- * is needed either way. */
+/* Parses a body. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is then the field's name, or
+ * NULL. Call asked_fini() in any case. */
 sl_status asked_read(const char *body, size_t bytes, bool chat, asked *out, const char **param);
-/* Drops all texts, and keeps the rest; may be called again. */
+/* Frees all texts, and keeps the other values. May be called again. */
 void asked_fini(asked *a);
 
 #endif

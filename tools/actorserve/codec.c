@@ -19,7 +19,7 @@ void codec_close(codec *c) {
   *c = (codec){0};
 }
 
-/* ---- to tokens --------------------------------------------------------------------------------------- */
+/* ---- to tokens ------------------------------------------------------------------------------- */
 
 static sl_status encode_bytes(const codec *c, const char *text, sli_token_row *out) {
   if (c->vocabulary > BYTES)
@@ -51,9 +51,9 @@ size_t codec_longest(const codec *c) {
   return c->vocabulary > BYTES ? 0 : 1;
 }
 
-/* ---- to text ----------------------------------------------------------------------------------------- */
+/* ---- to text --------------------------------------------------------------------------------- */
 
-/* The text with U+FFFD for each byte that is no UTF-8. */
+/* Prints the text with U+FFFD for each byte that is not UTF-8. */
 static void print_good(FILE *out, const char *text, size_t bytes) {
   while (bytes) {
     size_t good = utf8_good(text, bytes);

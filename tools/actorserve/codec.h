@@ -1,5 +1,5 @@
-/* Between text and tokens: by the model's tokenizer; byte by byte, where a model has no more tokens than
- * that; or, of tokens that stand for nothing known, as numbers. */
+/* Conversion between text and tokens: by the model's tokenizer; byte by byte, if a model has no
+ * more tokens than bytes; or, for tokens without a known meaning, as numbers. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_CODEC_H
 #define SLUICE_TOOLS_ACTORSERVE_CODEC_H
 
@@ -10,23 +10,23 @@ typedef struct codec {
   int64_t vocabulary;
 } codec;
 
-/* `path`: of a tokenizer.json or a GGUF file, or NULL. */
+/* Opens a codec. `path`: a tokenizer.json or a GGUF file, or NULL. */
 sl_status codec_open(const char *path, int64_t vocabulary, codec *out);
 void codec_close(codec *c);
 
-/* Adds the tokens of so many bytes of UTF-8. `whole`: with what the tokenizer puts around a text. SL_E_USAGE: there are none
- * of texts, or one is outside the vocabulary. SL_E_STOPPED soon after *stop is set (NULL: it never is). One thread at a
- * time; others may decode meanwhile. */
+/* Appends the tokens of UTF-8 text. `whole`: adds what the tokenizer puts around a text.
+ * SL_E_USAGE: the codec has no text, or a token is outside the vocabulary. SL_E_STOPPED follows
+ * soon after *stop is set (NULL: never). One thread at a time; others may decode meanwhile. */
 sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
                        sli_token_row *out);
-/* The most bytes of text that a token stands for; 0: there is no bound. */
+/* Returns the most bytes of text that a token stands for; 0: unbounded. */
 size_t codec_longest(const codec *c);
-/* UTF-8, with a zero behind it, the caller's to free; what is none is U+FFFD, as half a character at the
- * end. */
+/* Decodes to zero-terminated UTF-8, which the caller frees. Invalid bytes become U+FFFD, also an
+ * incomplete character at the end. */
 char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *bytes);
-/* The bytes themselves, with a zero behind them, of marks as well. */
+/* Decodes to zero-terminated raw bytes, including special tokens. */
 char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size_t *bytes);
-/* A copy with U+FFFD for each byte that is no UTF-8. */
+/* Copies a text with U+FFFD for each byte that is not UTF-8. */
 char *codec_good(const char *text, size_t bytes);
 
 #endif

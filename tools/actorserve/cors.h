@@ -1,14 +1,14 @@
-/* Pages of other origins, as browsers ask for them (CORS). */
+/* Cross-origin requests by browsers (CORS). */
 #ifndef SLUICE_TOOLS_ACTORSERVE_CORS_H
 #define SLUICE_TOOLS_ACTORSERVE_CORS_H
 
 #include "tools/actorserve/http/http.h"
 
-/* SL_E_USAGE: --cors is no such word. */
+/* Checks --cors. SL_E_USAGE: it is no valid word. */
 sl_status cors_check(const char *allowed);
-/* Whether a page of that origin may ask; NULL: no page does. */
+/* Says whether a page of that origin may send requests; NULL: none may. */
 bool cors_allows(const char *allowed, const char *origin);
-/* Fields of an answer to whoever may. */
+/* Adds the CORS header fields to an answer, if the origin is allowed. */
 void cors_add_fields(http_exchange *x, const char *allowed, const http_request *request);
 
 #endif

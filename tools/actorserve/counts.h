@@ -1,4 +1,4 @@
-/* What a session counts, by one name each: in --report, /metrics and `actorrun status`. */
+/* Counters of a session, under the same names in --report, /metrics and `actorrun status`. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_COUNTS_H
 #define SLUICE_TOOLS_ACTORSERVE_COUNTS_H
 
@@ -12,14 +12,14 @@ enum { COUNTS = 14, LIMITS = 5 };
 
 typedef struct count {
   const char *name, *what;
-  bool grows; /* and never falls */
+  bool grows; /* a counter that never decreases */
 } count;
 extern const count counts[COUNTS];
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]);
-/* Adds all of them, with `ended` and `limits`. */
+/* Adds all counters, with `ended` and `limits`. */
 void counts_add(struct cJSON *to, const sl_session_stats *x);
 
-/* A limit, as `--quota` and the other options of actorserve call it. */
+/* A limit, named as `--quota` and the other options of actorserve name it. */
 typedef struct limit {
   const char *name, *what;
 } limit;

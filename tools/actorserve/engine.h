@@ -1,5 +1,5 @@
-/* What actorserve asks of a session, as a table: tests put others in its place. The meaning is that of
- * sluice/session.h. */
+/* Functions of a session that actorserve needs, as a table that tests can replace. They behave
+ * as sluice/session.h says. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_ENGINE_H
 #define SLUICE_TOOLS_ACTORSERVE_ENGINE_H
 

@@ -1,4 +1,4 @@
-/* Quotas, and where weights live: what can be said of a model that is served. */
+/* Quotas and placement of weights that a served model supports. */
 #include <string.h>
 
 #include "tools/actorserve/actorserve.h"
@@ -40,7 +40,7 @@ int64_t homes_pages(const settings *s) {
   return pages;
 }
 
-/* --weights speaks of all, before each --home that says more. */
+/* Applies --weights to all, before any more specific --home. */
 static void apply_homes(settings *s, sl_home_options *to) {
   *to = s->kept.homes;
   if (strcmp(sl_arg_text(s->run, "weights"), "disk")) return;

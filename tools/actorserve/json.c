@@ -11,7 +11,7 @@ enum { MOST_VALUES = 1 << 18, VALUE_BYTES = 96 };
 size_t utf8_good(const char *text, size_t bytes) {
   size_t at = 0;
   for (utf8proc_int32_t c; at < bytes;) {
-    if (!(text[at] & 0x80)) { /* most of them */
+    if (!(text[at] & 0x80)) { /* most bytes are ASCII */
       at++;
       continue;
     }
@@ -22,7 +22,7 @@ size_t utf8_good(const char *text, size_t bytes) {
   return at;
 }
 
-/* What cJSON takes and should not: texts that end before they do; and whether there is memory for so many values. */
+/* Checks what cJSON does not: zeros inside texts, and whether there is memory for all values. */
 static sl_status look_over(const char *text, size_t bytes) {
   size_t values = 1;
   bool quoted = false;
@@ -35,7 +35,8 @@ static sl_status look_over(const char *text, size_t bytes) {
     i += quoted && c == '\\';
   }
   if (values > MOST_VALUES) return sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
-  void *room = malloc(values * VALUE_BYTES + 2 * bytes); /* what reading it takes, which does not say why it fails */
+  /* memory to parse it, tested because cJSON does not say why it fails */
+  void *room = malloc(values * VALUE_BYTES + 2 * bytes);
   free(room);
   return room ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory to read the body: try again later");
 }

@@ -8,9 +8,9 @@
 #include "base/base.h"
 #include "tools/actorserve/json.h"
 
-/* ---- a token --------------------------------------------------------------------------------------- */
+/* ---- a token --------------------------------------------------------------------------------- */
 
-/* OpenAI says so where there is no logarithm. */
+/* Returns -9999 for an infinite logarithm, as OpenAI does. */
 static double told_logprob(float logprob) { return isfinite(logprob) ? (double)logprob : -9999; }
 
 static void print_bytes(FILE *out, const char *bytes, size_t count) {
@@ -28,7 +28,7 @@ static void print_text(FILE *out, const char *text) {
   cJSON_Delete(item);
 }
 
-/* Of what chats have. */
+/* Prints the fields of a chat's token. */
 static void print_fields(FILE *out, const told *behind, int32_t token, float logprob) {
   size_t count;
   char *bytes = told_bytes_of(behind, token, &count), *text = codec_good(bytes, count);
@@ -40,7 +40,8 @@ static void print_fields(FILE *out, const told *behind, int32_t token, float log
   free(bytes);
 }
 
-/* Of what completions have: a text for each token, of which no two that are no UTF-8 are the same. */
+/* Returns the name of a completion's token: its text, or an escape that is unique for bytes that
+ * are no UTF-8. */
 static char *name_of(const told *behind, int32_t token) {
   size_t count, size;
   char *bytes = told_bytes_of(behind, token, &count), *name;
@@ -55,7 +56,8 @@ static char *name_of(const told *behind, int32_t token) {
   return name;
 }
 
-/* ---- the likeliest, and the one that was drawn ---------------------------------------------------------- */
+/* ---- the likeliest tokens, and the one that was drawn
+ * -------------------------------------------------- */
 
 typedef struct likeliest {
   int count;
@@ -91,7 +93,7 @@ static bool is_among(char *const *names, int count, const char *name) {
   return false;
 }
 
-/* {" the":-0.5, ...}: each name once. */
+/* Prints {" the":-0.5, ...} with each name once. */
 static void print_map(FILE *out, const told *behind, const sl_session_event *e) {
   char *names[SL_SESSION_TOP + 1];
   likeliest all = list(e);
@@ -107,7 +109,7 @@ static void print_map(FILE *out, const told *behind, const sl_session_event *e) 
   putc('}', out);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void print_part(FILE *out, const logprobs *w, int part, const told *behind, const sl_session_event *e) {
   if (w->chat) {
@@ -144,7 +146,7 @@ static size_t free_text(char **text) {
   return bytes;
 }
 
-/* A row of the first so many. */
+/* Prints an array of one field for the first `count` tokens. */
 static bool print_row(logprobs *w, const char *name, int part, size_t count, struct evbuffer *out, size_t *bytes) {
   bool good = evbuffer_add_printf(out, "\"%s\":[", name) >= 0;
   for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Tokens of an answer with their probabilities, as OpenAI's JSON, until they are given. */
+/* Log probabilities of an answer's tokens, as OpenAI's JSON, held until they are sent. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_LOGPROBS_H
 #define SLUICE_TOOLS_ACTORSERVE_LOGPROBS_H
 
@@ -11,19 +11,20 @@
 enum { LOGPROB_TEXTS = 3 };
 
 typedef struct logprobs {
-  bool chat;          /* as chats have them: an object for each token; else a row for each field */
-  bool top;           /* the likeliest are told */
+  bool chat;          /* chat format: an object for each token; else an array for each field */
+  bool top;           /* include the likeliest tokens */
   size_t count, capacity;
   struct logprob_word {
-    size_t place;     /* where in the text it begins */
-    char *text[LOGPROB_TEXTS]; /* JSON: the object; or token, logarithm of its probability, and the likeliest */
+    size_t place;     /* offset in the text where it begins */
+    /* JSON: the object; or token, log probability, and the likeliest tokens */
+    char *text[LOGPROB_TEXTS];
   } *of;
 } logprobs;
 
-/* Adds the event's token, which comes next; *bytes is what it takes. */
+/* Adds the event's token, the next one; *bytes is the memory that it takes. */
 void logprobs_add(logprobs *w, const told *behind, const sl_session_event *event, size_t *bytes);
-/* Prints those that begin before `end` as a value, or null, and drops them; returns the bytes that they took. False: there
- * was no memory for it. */
+/* Prints the tokens that begin before `end`, or null, and frees them; *bytes is the memory
+ * freed. False: there was no memory. */
 bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes);
 void logprobs_fini(logprobs *w);
 

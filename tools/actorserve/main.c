@@ -1,5 +1,5 @@
-/* actorserve: a model over HTTP. The main thread has the connections; the session has its own threads, and
- * one more makes tokens of texts. */
+/* actorserve: serves a model over HTTP. The main thread has the connections; the session has its
+ * own threads, and one more thread tokenizes texts. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "tools/actorserve/play.h"
 
-/* As a URL has it. */
+/* Prints the server's URL. */
 static sl_status print_start(const settings *s, const served *m, const serving *server, const char *host) {
   bool six = strchr(host, ':');
   if (sl_arg_flag(s->run, "quiet")) return SL_OK;
@@ -41,7 +41,7 @@ static sl_status serve(const settings *s, served *m) {
   return status;
 }
 
-/* One process of several has the requests, and ends all of them. */
+/* Waits in another process than the first, which has the requests and ends all processes. */
 static sl_status wait_for_first(const served *m) {
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
@@ -64,7 +64,7 @@ static sl_status serve_here(settings *s) {
   return status ? status : closed;
 }
 
-/* Here, or by the processes that are started for it. */
+/* Serves in this process, or starts the processes that do. */
 static sl_status serve_or_launch(settings *s, int *exit_status) {
   static const launch_again again = {NULL, ""};
   sli_cluster cluster;

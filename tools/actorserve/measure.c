@@ -1,9 +1,11 @@
-/* --measure: requests that give ticks of all numbers of rows, behind few positions and behind many, of prompts and of answers,
- * in rounds: a machine that is slower for a while is so for all of them. */
+/* --measure: requests that produce ticks with all numbers of rows, after few and many positions,
+ * for prompts and answers. They are played in rounds, so that a temporarily slow machine affects
+ * all of them. */
 #include "io/atomic.h"
 #include "tools/actorserve/play.h"
 
-/* At most so many requests go on at once, in turn from the most down to one; and how many ticks do so each, in each round. */
+/* Numbers of concurrent requests, tried from the highest to the lowest; and the ticks at each,
+ * per round. */
 static const int levels[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64};
 enum { TICKS = 2, MOST = 64, ROUNDS = 4 };
 
@@ -14,14 +16,14 @@ typedef struct measuring {
   played last;
 } measuring;
 
-/* All come at once; waits until they have been answered. */
+/* Submits all requests at once, and waits until they are answered. */
 static sl_status play_once(measuring *m, sl_arrival *of, int64_t count) {
   sl_rehearsal_fini(&m->last.run);
   m->last.came = (arrivals){count, of};
   return play_real(m->session, (uint64_t)sl_arg_int(m->settings->run, "seed"), &m->last);
 }
 
-/* Those that come first go on longest. */
+/* Starts `most` requests; the first ones have the longest answers. */
 static sl_status go_down(measuring *m, int most, int64_t prompt) {
   sl_arrival all[MOST];
   int n = SLI_MIN(most, m->about.sequences);
@@ -32,7 +34,7 @@ static sl_status go_down(measuring *m, int most, int64_t prompt) {
   return play_once(m, all, n);
 }
 
-/* Alone: whole chunks if it is longer than a tick's rows, else one of its own. */
+/* Sends one prompt alone: in whole chunks if it is longer than a tick's rows, else as one chunk. */
 static sl_status take_prompt(measuring *m, int64_t prompt) {
   sl_arrival one = {0, SLI_MIN(prompt, m->about.context - 1), 1};
   return play_once(m, &one, 1);

@@ -1,4 +1,4 @@
-/* What a server counts, as Prometheus reads it. */
+/* Metrics of a server, in Prometheus format. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_METRICS_H
 #define SLUICE_TOOLS_ACTORSERVE_METRICS_H
 
@@ -11,18 +11,18 @@
 
 enum { METRICS_BUCKETS = 12 };
 
-/* Durations, by how long they are. */
+/* Histogram of durations. */
 typedef struct histogram {
-  uint64_t counts[METRICS_BUCKETS + 1]; /* the last: longer than all others */
-  double seconds;                       /* all together */
+  uint64_t counts[METRICS_BUCKETS + 1]; /* the last one: longer than all bounds */
+  double seconds;                       /* total duration */
 } histogram;
 void histogram_add(histogram *h, double seconds);
 
 typedef struct metrics {
-  uint64_t answers[6];        /* by the first digit of their status */
-  uint64_t hung_up, cut_off;  /* clients that left before the end; that read too slowly */
+  uint64_t answers[6];        /* by the first digit of the status */
+  uint64_t hung_up, cut_off;  /* clients that left early; clients that read too slowly */
   uint64_t prompt_tokens, answer_tokens;
-  histogram first, next, whole; /* from a request to its first token; between tokens; to its end */
+  histogram first, next, whole; /* from request to first token; between tokens; to the end */
 } metrics;
 
 void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http);

@@ -25,7 +25,7 @@ static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return status ? status : sl_params_spread(lowered, rt);
 }
 
-/* Sizes are 0 where the session decides. */
+/* Returns session options. Sizes are 0 where the session decides. */
 static sl_session_options options_of(settings *s, served *m) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
   bool apart = !strcmp(sl_arg_text(s->run, "prefix-caching"), "off");
@@ -48,7 +48,7 @@ static sl_session_options options_of(settings *s, served *m) {
   return o;
 }
 
-/* Its place among the processes that its starter has started. */
+/* Joins the job of the processes that the launcher started. */
 static sl_status join(settings *s, served *m) {
   const sl_job_options options = {.lost_seconds = sl_arg_float(s->run, "heartbeat-timeout")};
   sl_status status = sl_job_open(&options, &m->job);
@@ -61,7 +61,8 @@ static sl_status join(settings *s, served *m) {
   return SL_OK;
 }
 
-/* What each process may have for itself: where it runs, and what the first one alone does. */
+/* Says whether an option may differ between processes: where each runs, and what the first one
+ * alone does. */
 static bool is_apart(const char *name) {
   static const char *const names[] = {
       "devices", "disk", "heartbeat-timeout", "quiet", "report", "log", "restarts", "processes", "rdzv-endpoint", "rdzv-id", "nnodes",
@@ -71,7 +72,8 @@ static bool is_apart(const char *name) {
   return false;
 }
 
-/* They are read before the session begins, and only where there are others. */
+/* Creates the session. Fingerprints of files are read before, and only if there are other
+ * processes. */
 static sl_status create(const settings *s, const sl_session_options *options, sl_session **out) {
   sl_session_options o = *options;
   terms t = {0};

@@ -10,13 +10,13 @@ typedef struct player {
   sl_session *session;
   played *p;
   uint64_t start_ns, random;
-  int64_t next, left;  /* who comes next; who has come and is not yet answered */
-  int32_t *prompt;     /* [the longest] */
+  int64_t next, left;  /* index of the next arrival; requests submitted and not yet answered */
+  int32_t *prompt;     /* [length of the longest prompt] */
 } player;
 
 static double now_of(const player *s) { return (double)(sli_now_ns() - s->start_ns) * 1e-9; }
 
-/* Any tokens (xorshift64). */
+/* Draws random tokens (xorshift64). */
 static void draw_prompt(player *s, int64_t count) {
   uint64_t vocabulary = (uint64_t)sl_session_about(s->session).vocabulary;
   for (int64_t i = 0; i < count; i++) {
@@ -27,7 +27,7 @@ static void draw_prompt(player *s, int64_t count) {
   }
 }
 
-/* Who finds the queue full is sent away. */
+/* Submits a request. If the queue is full, the request is rejected. */
 static sl_status submit(player *s) {
   const sl_arrival *a = &s->p->came.of[s->next];
   uint64_t id;
@@ -57,7 +57,7 @@ static void take_all(player *s) {
     for (int i = 0; i < n; i++) take(s, &events[i]);
 }
 
-/* Until somebody comes, or a token. */
+/* Waits until the next arrival or event. */
 static void wait_for_any(const player *s) {
   struct pollfd fd = {.fd = sl_session_fd(s->session), .events = POLLIN};
   struct timespec in = {.tv_sec = 1};
@@ -95,7 +95,7 @@ sl_status play_real(sl_session *session, uint64_t seed, played *p) {
   return status;
 }
 
-/* ---- on either clock -------------------------------------------------------------------------- */
+/* ---- on either clock ------------------------------------------------------------------------- */
 
 static sl_status play_virtual(settings *s, served *m, played *p) {
   sl_session_options options;
@@ -106,7 +106,8 @@ static sl_status play_virtual(settings *s, served *m, played *p) {
 static sl_status play_either(settings *s, served *m, played *p) {
   if (s->clock == SL_CLOCK_VIRTUAL) return play_virtual(s, m, p);
   sl_status status = model_open(s, m);
-  if (!status && s->process) return sl_session_wait(m->session); /* the first one has the requests */
+  /* the first process has the requests */
+  if (!status && s->process) return sl_session_wait(m->session);
   return status ? status : play_real(m->session, (uint64_t)sl_arg_int(s->run, "seed"), p);
 }
 

@@ -1,4 +1,5 @@
-/* --arrivals: requests come as a file says, on either clock, and what is left is how they were answered. */
+/* --arrivals: plays requests from a file, on the real or the virtual clock, and reports how they
+ * were answered. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_PLAY_H
 #define SLUICE_TOOLS_ACTORSERVE_PLAY_H
 
@@ -6,21 +7,22 @@
 
 typedef struct played {
   arrivals came;
-  sl_rehearsal run;    /* on the real clock nobody knows how long each stage computed */
+  /* of the simulation; on the real clock the stages' computing times are unknown */
+  sl_rehearsal run;
   outcome outcome;
-  sl_tick_cost cost, corners; /* of its ticks on the real clock, if they can tell; else all 0 */
+  sl_tick_cost cost, corners; /* cost of its ticks on the real clock, if measured; else all 0 */
 } played;
 
-/* Real: submits them to the session, each at its time, and waits until all have been answered. */
+/* Submits the requests to a session, each at its real time, and waits until all are answered. */
 sl_status play_real(sl_session *session, uint64_t seed, played *p);
 
-/* The whole of actorserve --arrivals: plays, prints, writes the report. */
+/* Runs actorserve --arrivals: plays, prints, and writes the report. */
 sl_status play(settings *s, served *m);
 
-/* measure.c: the whole of actorserve --measure. */
+/* measure.c: runs actorserve --measure. */
 sl_status measure(settings *s, served *m);
 
-/* report.c: how they were answered, as JSON. */
+/* report.c: writes the outcome as JSON. */
 sl_status report_played(const char *path, const settings *s, const played *p);
 
 #endif

@@ -26,7 +26,8 @@ static sl_status take_tokens(const request *r, const asked_prompt *from, encodin
   return SL_OK;
 }
 
-/* A text that has more tokens than the context, however they are cut, is not made tokens of. */
+/* Refuses a text that has more tokens than the context however it is split, without tokenizing
+ * it. */
 static sl_status check_bytes(const request *r, size_t bytes) {
   int64_t context = r->serving->engine->context;
   size_t longest = codec_longest(&r->serving->voice->codec);
@@ -35,7 +36,8 @@ static sl_status check_bytes(const request *r, size_t bytes) {
                  bytes, longest, (long long)context);
 }
 
-/* Nor is a template run for one, which takes many times as much memory. */
+/* Renders the chat template. Too long a chat is refused first: rendering takes many times its
+ * memory. */
 static sl_status render(request *r, encoding *to) {
   const voice *v = r->serving->voice;
   size_t bytes = 0;
@@ -78,14 +80,14 @@ static sl_status list_prompts(request *r) {
   return status;
 }
 
-/* A number that others cannot choose. */
+/* Derives a salt that clients cannot predict. */
 static uint64_t salt_of(const serving *s, const char *text) {
   uint64_t hash = sli_hash_word(s->secret, strlen(text));
   for (; *text; text++) hash = sli_hash_word(hash, (unsigned char)*text);
   return SLI_MAX(sli_hash_word(hash, s->secret), 1);
 }
 
-/* What outlives the body. */
+/* Copies what outlives the body, and frees the rest. */
 static void settle(request *r) {
   stops_init(&r->stops, r->asked.nstop, r->asked.stop);
   r->salt = r->asked.cache_salt ? salt_of(r->serving, r->asked.cache_salt) : 0;
@@ -97,7 +99,7 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   if (!status) status = check_model(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
-  r->param = r->param ? r->wrong : NULL; /* that was a text of the body */
+  r->param = r->param ? r->wrong : NULL; /* it pointed into the body */
   settle(r);
   return status;
 }

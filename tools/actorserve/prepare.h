@@ -4,8 +4,9 @@
 
 #include "tools/actorserve/request.h"
 
-/* Reads the body, and lists prompts: texts, or tokens. Touches nothing that others do but what does not change. Where it fails
- * r->param and r->unknown_model say at what, and sl_detail(). */
+/* Parses the body and lists its prompts, texts or tokens. Runs on any thread: it uses only the
+ * request and immutable data. On failure r->param and r->unknown_model say where, and
+ * sl_detail() why. */
 sl_status request_prepare(request *r, const char *body, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* How fast a session has been lately: counters of the last seconds. */
+/* Recent rates of a session, from counters of the last seconds. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_RATES_H
 #define SLUICE_TOOLS_ACTORSERVE_RATES_H
 
@@ -10,16 +10,16 @@ enum { RATES_SECONDS = 10 };
 
 typedef struct rates {
   pthread_mutex_t lock;
-  int count;          /* taken so far */
+  int count;          /* samples taken so far */
   struct rates_sample {
-    double seconds;   /* when */
+    double seconds;   /* time of the sample */
     double ticks, rows, tokens;
-  } of[RATES_SECONDS]; /* the newest, round and round */
+  } of[RATES_SECONDS]; /* ring of the newest samples */
 } rates;
 
-/* Any thread: takes a sample, unless the last one is younger than a second. */
+/* Takes a sample, unless the last one is less than a second old. Any thread. */
 void rates_note(rates *r, const sl_session_stats *now);
-/* Each a second, from the oldest sample on; 0 before there is one. */
+/* Returns each counter's rate per second, since the oldest sample; 0 before there is one. */
 struct rates_sample rates_now(rates *r, const sl_session_stats *now);
 
 #endif

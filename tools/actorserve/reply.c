@@ -15,7 +15,7 @@ static char *print(cJSON *root) {
 
 static bool put(struct evbuffer *out, const char *text) { return !evbuffer_add(out, text, strlen(text)); }
 
-/* Takes the value over. */
+/* Appends a JSON value. Takes ownership of it. */
 static bool put_json(struct evbuffer *out, cJSON *root) {
   char *text = cJSON_PrintUnformatted(root);
   bool good = text && put(out, text);
@@ -34,7 +34,7 @@ static bool put_text(struct evbuffer *out, const char *text, size_t bytes) {
   return good;
 }
 
-/* The fields of an object, without its last bracket. */
+/* Appends an object without its closing bracket. */
 static bool put_open(struct evbuffer *out, cJSON *root) {
   char *text = cJSON_PrintUnformatted(root);
   bool good = text && !evbuffer_add(out, text, strlen(text) - 1);
@@ -47,7 +47,7 @@ static void add_text_or_null(cJSON *to, const char *name, const char *text) {
   cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
 }
 
-/* ---- errors, models ------------------------------------------------------------------------------- */
+/* ---- errors, models -------------------------------------------------------------------------- */
 
 static cJSON *error_json(int status, const char *param, const char *code, const char *text) {
   cJSON *root = cJSON_CreateObject(), *error = cJSON_AddObjectToObject(root, "error");
@@ -84,7 +84,7 @@ char *reply_models(const char *model, bool list) {
   return print(root);
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static cJSON *head_json(const request *r, bool piece) {
   cJSON *root = cJSON_CreateObject();
@@ -106,7 +106,8 @@ static bool put_usage(struct evbuffer *out, const request *r) {
   return put(out, ",\"usage\":") && put_json(out, usage);
 }
 
-/* Tokens before the text's `end`; at the last, also what has no text, but not what is behind a stop. */
+/* Appends tokens before the text's `end`. At the last piece also tokens without text, but not
+ * those after a stop. */
 static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   size_t bytes = 0;
   if (!put(out, ",\"logprobs\":")) return false;
@@ -136,7 +137,7 @@ bool reply_whole(request *r, struct evbuffer *out) {
   return good && put(out, "]") && put_usage(out, r) && put(out, "}");
 }
 
-/* An event of one choice, from its begin. */
+/* Begins an event of one choice. */
 static bool begin_piece(const choice *c, struct evbuffer *out) {
   return put(out, "data: ") && put_open(out, head_json(c->of, true)) &&
          evbuffer_add_printf(out, ",\"choices\":[{\"index\":%d,", c->index) > 0;

@@ -1,22 +1,23 @@
-/* Answers as OpenAI's JSON. Texts are the caller's to free(). */
+/* Answers as OpenAI's JSON. The caller frees returned texts. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_REPLY_H
 #define SLUICE_TOOLS_ACTORSERVE_REPLY_H
 
 #include "tools/actorserve/request.h"
 
-/* {"error": {...}}; param and code may be NULL. */
+/* Returns {"error": {...}}; param and code may be NULL. */
 char *reply_error(int status, const char *param, const char *code, const char *text);
-/* {"object": "list", "data": [...]}, or the one of that list. */
+/* Returns {"object": "list", "data": [...]}, or the single model of that list. */
 char *reply_models(const char *model, bool list);
 
-/* Those below are added to `out`; false: there was no memory for them. All answers: */
+/* Appends the whole answer, with all choices. This and the following functions append to `out`;
+ * false: there was no memory. */
 bool reply_whole(request *r, struct evbuffer *out);
-/* Events of a stream, from "data: " to the empty line. A piece of an answer's text, and its tokens of
- * before `end`, which are given with that (drops them); finish: NULL, or why it is the last. */
+/* Appends a stream's event, from "data: " to the empty line: a piece of text, with its tokens
+ * before `end` (which are freed). finish: NULL, or the reason that this is the last. */
 bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish, struct evbuffer *out);
-/* The first of a chat's answer. */
+/* Appends the first event of a chat's answer. */
 bool reply_role(const choice *c, struct evbuffer *out);
-/* How many tokens there were. */
+/* Appends the token counts. */
 bool reply_usage(const request *r, struct evbuffer *out);
 bool reply_event_error(const char *text, struct evbuffer *out);
 

@@ -1,4 +1,4 @@
-/* What a server leaves of itself when it ends: --report. */
+/* Report of a server at its end: --report. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>

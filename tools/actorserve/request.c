@@ -9,7 +9,7 @@
 #include "tools/actorserve/prepare.h"
 #include "tools/actorserve/reply.h"
 
-/* ---- its end ------------------------------------------------------------------------------------------ */
+/* ---- its end --------------------------------------------------------------------------------- */
 
 static void fini_choice(choice *c) {
   told_fini(&c->told);
@@ -24,7 +24,7 @@ static void let_go(request *r, size_t bytes) {
   r->held -= bytes;
 }
 
-/* One request alone may hold a part of what all may. False: it is too much. */
+/* Reserves memory for a request, which may hold a fraction of the total. False: it is too much. */
 static bool hold(request *r, size_t bytes) {
   enum { PARTS = 4 };
   bool good = r->held + bytes <= r->serving->options->most_held_bytes / PARTS && http_hold(r->serving->http, bytes);
@@ -57,7 +57,7 @@ void request_destroy(request *r) {
   free(r);
 }
 
-/* When nobody has a part of it any more: client, reader, encoder, engine. */
+/* Frees a request once client, reader, encoder and engine are all done with it. */
 static void end_if_over(request *r) {
   if (!r->x && !r->reading && !r->encoding && !r->under_way) request_destroy(r);
 }
@@ -67,7 +67,7 @@ static void cancel(choice *c) {
   if (c->under_way) e->cancel(e->self, c->id);
 }
 
-/* Nobody will read what is still to come. */
+/* Detaches the client: nobody will read what is still to come. */
 static void leave(request *r) {
   r->x = NULL;
   for (int i = 0; i < r->nprompts && r->encoding; i++)
@@ -82,7 +82,7 @@ void request_gone(request *r) {
   leave(r);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuse(request *r, int status, const char *param, const char *code, const char *text) {
   char *body = reply_error(status, param, code, text);
@@ -94,7 +94,7 @@ static void refuse(request *r, int status, const char *param, const char *code, 
   free(body);
 }
 
-/* Statuses of a session and of what reads requests, as HTTP's. */
+/* Refuses a request, with the HTTP status of a session's or parser's status. */
 static void refuse_status(request *r, sl_status status, const char *param) {
   char *text = sli_strdup(sl_detail());
   bool busy = status == SL_E_BUSY || status == SL_E_MEMORY;
@@ -103,10 +103,10 @@ static void refuse_status(request *r, sl_status status, const char *param) {
   free(text);
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-/* False: the client reads too slowly, or there is no memory, and the request is over. Sends what is in `out`, which is
- * `good` if there was memory for it. */
+/* Sends `out`, which is complete if `good`. False: the client reads too slowly, or memory ran
+ * out, and the request is over. */
 static bool send_event(request *r, struct evbuffer *out, bool good) {
   size_t bytes = evbuffer_get_length(out);
   const char *text = good ? (const char *)evbuffer_pullup(out, -1) : NULL;
@@ -116,7 +116,7 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
   let_go(r, r->freed);
   r->freed = 0;
   if (sent) return true;
-  http_exchange *x = good ? NULL : r->x; /* else it is no more */
+  http_exchange *x = good ? NULL : r->x; /* else the exchange is gone */
   r->serving->metrics.cut_off++;
   leave(r);
   if (x) http_break_off(x);
@@ -142,7 +142,7 @@ static void finish_whole(request *r) {
   if (out) evbuffer_free(out);
 }
 
-/* All answers have ended. */
+/* Ends the request after all its answers have ended. */
 static void finish(request *r) {
   metrics *m = &r->serving->metrics;
   m->answers[2]++;
@@ -151,7 +151,7 @@ static void finish(request *r) {
   r->asked.stream ? finish_stream(r) : finish_whole(r);
 }
 
-/* What it has so far cannot be gone on with. */
+/* Fails a request whose answer cannot be continued. */
 static void fail(request *r, int status, const char *text) {
   http_exchange *x = r->x;
   struct evbuffer *out = r->serving->out;
@@ -169,7 +169,7 @@ static void fail_for_memory(request *r) {
   fail(r, 503, "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
 }
 
-/* False: there is no memory for it. */
+/* Appends text for an unstreamed answer; false: there is no memory. */
 static bool keep_text(choice *c, size_t bytes) {
   size_t room = SLI_MAX(c->bytes + bytes, 2 * c->room);
   if (c->bytes + bytes > c->room) {
@@ -183,7 +183,7 @@ static bool keep_text(choice *c, size_t bytes) {
   return true;
 }
 
-/* Gives the client what is ready of the text; false: there is no client any more. */
+/* Sends the text that is ready; false: the client is gone. */
 static bool give(choice *c) {
   request *r = c->of;
   size_t bytes = told_ready(&c->told, c->finish);
@@ -207,7 +207,7 @@ static void end_choice(choice *c, const char *why) {
   if (!--r->open) finish(r);
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void note_time(request *r) {
   uint64_t now = sli_now_ns();
@@ -216,7 +216,7 @@ static void note_time(request *r) {
   r->token_ns = now;
 }
 
-/* False: there is no memory for it, and the request has failed. */
+/* Adds a token's log probabilities. False: there is no memory, and the request has failed. */
 static bool add_word(choice *c, const sl_session_event *event) {
   size_t bytes;
   logprobs_add(c->words, &c->told, event, &bytes);
@@ -232,7 +232,7 @@ static bool ends(const choice *c, int32_t token) {
   return false;
 }
 
-/* Of several answers to a prompt the first one's counts. */
+/* Notes cached prompt tokens. Of several answers to a prompt the first one's count. */
 static void note_cached(const choice *c, const sl_session_event *event) {
   if (!event->place && c->index % (int)c->of->asked.n == 0) c->of->cached_tokens += event->cached;
 }
@@ -242,7 +242,7 @@ static void take_token(choice *c, const sl_session_event *event) {
   note_time(r);
   note_cached(c, event);
   r->answer_tokens++;
-  if (ends(c, event->token)) return; /* END comes next */
+  if (ends(c, event->token)) return; /* an END event follows */
   if (c->words && !add_word(c, event)) return;
   told_token(&c->told, event->token);
   told_ready(&c->told, false);
@@ -253,7 +253,7 @@ static void take_token(choice *c, const sl_session_event *event) {
     give(c);
 }
 
-/* As the client did of a run that is replayed. */
+/* Hangs up, as the client did in the recording of a run that is replayed. */
 static void hang_up(request *r) {
   http_exchange *x = r->x;
   r->serving->metrics.hung_up++;
@@ -270,7 +270,8 @@ static void note_nonfinite(serving *s) {
           "this prompt");
 }
 
-/* Either the whole session has, which says why; or what was computed for this request is no numbers. */
+/* Fails a request after a model failure: either the whole session failed, which says why, or
+ * this request's logits are not finite. */
 static void fail_model(request *r) {
   const engine *e = r->serving->engine;
   if (e->status(e->self)) {
@@ -298,7 +299,7 @@ void request_event(const sl_session_event *event) {
   else if (c->of->x && !c->finish) take_token(c, event);
 }
 
-/* ---- to the engine ---------------------------------------------------------------------------------------------- */
+/* ---- to the engine --------------------------------------------------------------------------- */
 
 static uint64_t first_seed(const asked *a) {
   uint64_t seed = 0;
@@ -319,7 +320,7 @@ static sl_status check_room(const request *r, const encoding *prompt) {
   return SL_OK;
 }
 
-enum { USUAL_TOKENS = 16 }; /* of a completion, as OpenAI has it */
+enum { USUAL_TOKENS = 16 }; /* OpenAI's default for completions */
 
 static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   request *r = c->of;
@@ -346,7 +347,7 @@ static void init_choice(request *r, int index) {
   *c->words = (logprobs){.chat = r->asked.chat, .top = r->asked.top_logprobs};
 }
 
-/* Each of the answers has its prompt's tokens. */
+/* Reserves memory for tokens: each answer holds its prompt's tokens. */
 static sl_status hold_tokens(request *r) {
   size_t tokens = 0;
   for (int i = 0; i < r->nprompts; i++) tokens += r->prompts[i].out.count;
@@ -372,7 +373,7 @@ static void begin_stream(request *r) {
     if (!send_event(r, out, reply_role(&r->choices[i], out))) return;
 }
 
-/* All prompts are tokens. */
+/* Submits the prompts to the engine, once all are tokens. */
 static void answer(request *r) {
   r->open = r->nchoices = r->nprompts * (int)r->asked.n;
   r->choices = sli_calloc((size_t)r->nchoices, sizeof *r->choices);
@@ -402,7 +403,7 @@ void request_encoded(work *w) {
   else if (!r->encoding) answer(r);
 }
 
-/* ---- its beginning -------------------------------------------------------------------------------------------------- */
+/* ---- its beginning --------------------------------------------------------------------------- */
 
 static void encode(request *r) {
   for (int i = 0; i < r->nprompts; i++) r->encoding += r->prompts[i].text != NULL;
@@ -423,17 +424,17 @@ static request *create(serving *s, http_exchange *x, bool chat) {
   return r;
 }
 
-/* Each of the texts, and tokens. */
+/* Reserves memory for the texts and their tokens. */
 static bool hold_prompts(request *r) {
   size_t bytes = 0;
   for (int i = 0; i < r->nprompts; i++) bytes += r->prompts[i].work.bytes + r->prompts[i].out.count * sizeof(int32_t);
   return hold(r, bytes);
 }
 
-/* Its body is read. */
+/* Continues once the body is read. */
 static void go_on(request *r, sl_status status) {
   if (!status && !hold_prompts(r)) {
-    for (int i = 0; i < r->nprompts; i++) r->prompts[i].work.bytes = 0; /* not held */
+    for (int i = 0; i < r->nprompts; i++) r->prompts[i].work.bytes = 0; /* not reserved */
     status = sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
   }
   if (!status) encode(r);
@@ -460,7 +461,7 @@ void request_read(request *r) {
   go_on(r, r->status);
 }
 
-/* A long one takes longer than others should wait. */
+/* Hands a long body to the reader's thread, so that other requests need not wait. */
 static void read_apart(request *r, const http_request *from) {
   r->body = hold(r, from->bytes) ? malloc(from->bytes + 1) : NULL;
   if (!r->body) {

@@ -1,5 +1,5 @@
-/* A server, as `actorrun status` and `actorrun ctl` see it: process 0 has the requests and so the figures; all tell
- * what their devices do. */
+/* Status provider (seen) of a server, for `actorrun status` and `actorrun ctl`. Process 0 has
+ * the requests and so the statistics; all processes report their devices. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { PATIENCE_MS = 5000 };
 
-/* What each process tells of itself. */
+/* The data that each process reports. */
 typedef struct told {
   sl_session_stats stats;
   struct rates_sample rates;
@@ -43,9 +43,9 @@ static void describe(void *ctx, const sl_look *look, const void *const *own, cJS
   add_rates(serving, &t.rates);
 }
 
-/* ---- limits, changed ------------------------------------------------------------------------------ */
+/* ---- limits, changed ------------------------------------------------------------------------- */
 
-/* The number behind "kv=" and such; 0: it is none. */
+/* Reads the number after "kv=" and the like; 0: it is none. */
 static int read_number(const char *text, const char *name) {
   enum { MOST = 1 << 30 };
   size_t n = strlen(name);
@@ -83,7 +83,8 @@ static void show(const served *m, FILE *out) {
   }
 }
 
-/* In process 0, which alone decides what ticks take. The answer begins with the exit status of a refusal, or 0. */
+/* Changes limits in process 0, which alone sizes ticks. The answer begins with the exit status
+ * of a refusal, or 0. */
 static void answer_quota(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
   (void)c;
   const served *m = s->ctx;
@@ -116,7 +117,7 @@ static const topic topics[] = {{&question_limits, "quota", request_limits},
                                {&question_trace, "trace", request_trace},
                                {NULL, NULL, NULL}};
 
-/* ---- open and close -------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 sl_status seen_open(served *m, const char *model) {
   sl_session_info a = sl_session_about(m->session);
@@ -124,7 +125,7 @@ sl_status seen_open(served *m, const char *model) {
   m->subject = (subject){.processes = m->job, .plan = a.plan, .lowered = a.lowered, .rt = a.rt, .model = model,
                          .ctx = m, .own_bytes = sizeof(told), .tell = tell, .describe = describe};
   sl_status status = control_open(&m->subject, topics, &m->control);
-  /* A server that nobody can steer is still a server. */
+  /* Failure to open the control is not fatal: the server goes on without it. */
   if (!status && control_listen(m->control)) sli_log("no control socket: %s", sl_detail());
   return status;
 }

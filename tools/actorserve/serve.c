@@ -18,10 +18,11 @@ enum {
   MOST_UNSENT = 256 << 10,
   LEAST_CONNECTIONS = 64,
   MOST_CONNECTIONS = 16384,
-  EVENTS = 32            /* of the session at a time */
+  EVENTS = 32            /* events taken of the session at a time */
 };
 
-/* ---- what is asked ------------------------------------------------------------------------------------- */
+/* ---- status
+ * -------------------------------------------------------------------------------------------- */
 
 static void answer(serving *s, http_exchange *x, int status, const char *type, char *body) {
   s->metrics.answers[status / 100]++;
@@ -33,7 +34,7 @@ static void refuse(serving *s, http_exchange *x, int status, const char *code, c
   answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
 }
 
-/* Work waits, and nothing comes back: of the model, or of what makes tokens of texts. */
+/* Says whether work waits and nothing comes back: of the model, or of the tokenizing thread. */
 static bool is_stuck(const serving *s, double *seconds, bool *model) {
   sl_session_stats stat = s->engine->stat(s->engine->self);
   uint64_t since = stat.waiting_since_ns, now = sli_now_ns();
@@ -84,12 +85,13 @@ static void answer_chat(serving *s, http_exchange *x, const http_request *reques
   request_begin(s, x, request, true);
 }
 
-/* ---- who answers it -------------------------------------------------------------------------------------- */
+/* ---- routes
+ * -------------------------------------------------------------------------------------------- */
 
 static const struct route {
-  const char *path; /* that ends with a slash: whatever is one level below */
+  const char *path; /* a path that ends with a slash stands for all paths one level below */
   const char *method;
-  bool open;        /* to those who have no key */
+  bool open;        /* allowed without a key */
   void (*answer)(serving *s, http_exchange *x, const http_request *request);
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
@@ -104,7 +106,7 @@ static bool leads_to(const struct route *r, const char *target) {
   return below ? !strncmp(target, r->path, n) && target[n] && !strchr(target + n, '/') : !strcmp(target, r->path);
 }
 
-/* How long this takes says nothing of where they differ. */
+/* Compares two secrets in time that does not depend on where they differ. */
 static bool same_secret(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b);
   unsigned char differ = n != m;
@@ -132,7 +134,7 @@ static void refuse_method(serving *s, http_exchange *x, const struct route *r) {
   refuse(s, x, 405, NULL, r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
 }
 
-/* What can be asked here; of a page of another origin, whether it may. */
+/* Answers OPTIONS: the methods of a path, and whether a page of another origin may use it. */
 static void answer_options(serving *s, http_exchange *x, const http_request *request, const struct route *r) {
   bool asks = http_request_field(request, "access-control-request-method");
   const char *origin = http_request_field(request, "origin");
@@ -149,7 +151,7 @@ static bool has_method(const struct route *r, const char *method) {
   return !strcmp(method, r->method) || (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
 
-/* Whoever may not ask, or not so, is told before the body comes. */
+/* Refuses unauthorized and malformed requests before the body comes. */
 static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   serving *s = ctx;
   const struct route *r = find(request->target);
@@ -181,7 +183,8 @@ static char *error_body(void *ctx, int status, const char *text) {
   return reply_error(status, NULL, NULL, text);
 }
 
-/* ---- what comes back --------------------------------------------------------------------------------------- */
+/* ---- events
+ * -------------------------------------------------------------------------------------------- */
 
 static void end_if_drained(serving *s) {
   if (s->draining && !s->first && !http_count_all(s->http).connections) event_base_loopbreak(s->base);
@@ -191,7 +194,8 @@ static void on_engine(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
   sl_session_event events[EVENTS];
-  int n = s->engine->poll(s->engine->self, events, EVENTS); /* others get their turn before the next */
+  /* other events get their turn before the next batch */
+  int n = s->engine->poll(s->engine->self, events, EVENTS);
   for (int i = 0; i < n; i++) request_event(&events[i]);
 }
 
@@ -204,11 +208,12 @@ static void on_encoder(evutil_socket_t fd, short what, void *ctx) {
 static void on_reader(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
-  work *x = worker_take(s->reader); /* others get their turn before the next */
+  work *x = worker_take(s->reader); /* other events get their turn before the next one */
   if (x) request_read(x->user);
 }
 
-/* ---- from begin to end -------------------------------------------------------------------------------------- */
+/* ---- lifetime
+ * ------------------------------------------------------------------------------------------ */
 
 static sl_status listen_on(serving *s) {
   const serve_options *o = s->options;
@@ -276,10 +281,11 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   drain(s);
 }
 
-/* What many requests have needed is the system's again when there are none, or they hold much less. */
+/* Returns free memory to the system when there are no requests, or they hold much less than
+ * before. */
 static void give_memory_back(serving *s) {
   enum { MUCH = 16 << 20 };
-  const uint64_t pause = UINT64_C(2000000000); /* it takes some milliseconds */
+  const uint64_t pause = UINT64_C(2000000000); /* trimming takes some milliseconds */
   uint64_t now = sli_now_ns();
   size_t held = http_count_all(s->http).held;
   s->held_most = SLI_MAX(s->held_most, held);
@@ -298,7 +304,8 @@ static void note_rates(serving *s) {
   rates_note(s->options->rates, &stat);
 }
 
-/* A model that has failed answers nobody. While it drains it looks whether all have left. */
+/* Runs every moment: ends the server if the model has failed, and while draining if all requests
+ * are over. */
 static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;

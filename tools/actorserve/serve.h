@@ -1,5 +1,5 @@
-/* The server: what all requests share. Everything here is of one thread, that of the event loop; the
- * its workers and the session have theirs. */
+/* The server: state that all requests share. It belongs to the event loop's thread; workers and
+ * session have their own threads. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_SERVE_H
 #define SLUICE_TOOLS_ACTORSERVE_SERVE_H
 
@@ -13,9 +13,9 @@
 
 struct request;
 
-/* What the model is called, and how it talks. */
+/* The model's name, tokenizer and chat template (voice). */
 typedef struct voice {
-  const char *name;       /* of the model */
+  const char *name;       /* name of the model */
   codec codec;
   const sli_chat *chat;   /* NULL: no_chat says why */
   const char *no_chat;
@@ -25,14 +25,16 @@ typedef struct voice {
 } voice;
 
 typedef struct serve_options {
-  const char *host, *key; /* key NULL: anybody may ask */
+  const char *host, *key; /* key NULL: anybody may send requests */
   int port;
-  const char *cors;       /* whose pages may ask: an origin, "*", "loopback": those of this machine, or "off" */
-  size_t most_held_bytes; /* of all requests and answers together */
-  double stuck_seconds;   /* without a tick, while work waits: the server is not healthy */
-  /* For requests to come, and for clients to read: see http_options. */
+  /* pages that may send requests: an origin, "*", "loopback" (pages of this machine), or "off" */
+  const char *cors;
+  size_t most_held_bytes; /* limit of all requests and answers together */
+  /* time without a tick, while work waits, after which the server is unhealthy */
+  double stuck_seconds;
+  /* Time limits of requests and of clients' reads: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
-  rates *rates;           /* that get samples; NULL: none do */
+  rates *rates;           /* rates to update; NULL: none */
 } serve_options;
 enum { SERVE_HEAD_SECONDS = 20, SERVE_BODY_SECONDS = 120, SERVE_IDLE_SECONDS = 300, SERVE_STALL_SECONDS = 120 };
 
@@ -42,25 +44,26 @@ typedef struct serving {
   const voice *voice;
   struct event_base *base;
   struct event *of_engine, *of_reader, *of_encoder;
-  worker *reader, *encoder; /* of long bodies; of texts, which become tokens */
+  worker *reader, *encoder; /* threads for long bodies, and for tokenizing texts */
   http *http;
-  struct request *first;  /* of all requests that are not over */
-  struct evbuffer *out;   /* for what is sent next */
-  uint64_t secret;        /* of salts */
-  size_t held_most;       /* since memory was last given back, */
-  uint64_t trimmed_ns;    /* and when that was */
-  uint64_t nonfinite_ns;  /* when it was last said that logits are not finite; 0: never */
+  struct request *first;  /* list of all requests that are not over */
+  struct evbuffer *out;   /* buffer for the next output */
+  uint64_t secret;        /* secret from which salts are derived */
+  size_t held_most;       /* most bytes held since memory was last returned to the system */
+  uint64_t trimmed_ns;    /* time of that */
+  uint64_t nonfinite_ns;  /* time of the last warning about logits that are not finite; 0: never */
   metrics metrics;
-  uint64_t requests;      /* so far */
+  uint64_t requests;      /* requests so far */
   bool draining;
-  bool busy;              /* has had requests since memory was last given back */
+  bool busy;              /* requests came since memory was last returned */
 } serving;
 
-/* Listens; the arguments outlive it. SL_E_IO, SL_E_USAGE name host and port. */
+/* Creates a listening server; the arguments must outlive it. SL_E_IO, SL_E_USAGE name host and
+ * port. */
 sl_status serving_create(const serve_options *options, const engine *e, const voice *v, serving **out);
 void serving_destroy(serving *s);
-/* Answers until it is told to end by SIGINT or SIGTERM, and all requests are answered; a second signal
- * does not wait for them. */
+/* Serves until SIGINT or SIGTERM, and then until all requests are answered; a second signal ends
+ * it at once. */
 sl_status serving_run(serving *s);
 
 #endif

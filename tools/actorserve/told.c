@@ -6,13 +6,14 @@
 #include "base/base.h"
 
 enum {
-  LONG_WINDOW = 16,    /* tokens after which a window begins anew, at a good place */
-  LONGEST_WINDOW = 64  /* and after which at any */
+  LONG_WINDOW = 16,    /* tokens after which a new window begins, at a good place */
+  LONGEST_WINDOW = 64  /* tokens after which it begins at any place */
 };
 
-/* ---- stops --------------------------------------------------------------------------------------------- */
+/* ---- stops ----------------------------------------------------------------------------------- */
 
-/* How much of the stop's begin the text ends with, once the byte is there as well (Knuth, Morris, Pratt). */
+/* Returns how long a prefix of the stop the text ends with after one more byte (Knuth, Morris,
+ * Pratt). */
 static int go_on(const struct stop *s, int matched, char byte) {
   while (matched && (matched == (int)s->bytes || s->text[matched] != byte)) matched = s->again[matched - 1];
   return matched + (s->text[matched] == byte);
@@ -34,7 +35,7 @@ void stops_fini(stops *s) {
   }
 }
 
-/* Looks at the next byte. How much of the text it ends: the longest of the stops that end here, or 0. */
+/* Matches the next byte. Returns the length of the longest stop that ends here, or 0. */
 static size_t match(told *t, char byte) {
   size_t ends = 0;
   for (int i = 0; t->stops && i < t->stops->count; i++) {
@@ -45,16 +46,16 @@ static size_t match(told *t, char byte) {
   return ends;
 }
 
-/* How much of the end may become a stop. */
+/* Returns the length of the text's end that may become a stop. */
 static size_t held(const told *t) {
   int most = 0;
   for (int i = 0; t->stops && i < t->stops->count; i++) most = SLI_MAX(most, t->matched[i]);
   return (size_t)most;
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Up to a stop. */
+/* Appends text, up to a stop. */
 static void add_text(told *t, const char *text, size_t bytes) {
   size_t stop = 0, end = 0;
   if (t->stopped) return;
@@ -69,13 +70,13 @@ static void add_text(told *t, const char *text, size_t bytes) {
   t->stopped = stop;
 }
 
-/* Without what may be a character that is not whole. */
+/* Returns the length of the text without an incomplete character at its end. */
 static size_t settled(const char *text, size_t bytes) {
   while (bytes >= 3 && !memcmp(text + bytes - 3, "\ufffd", 3)) bytes -= 3;
   return bytes;
 }
 
-/* Adds what the window's text has that was not shown. */
+/* Appends the part of the window's text that was not appended yet. */
 static void show(told *t, bool end) {
   size_t bytes;
   char *text = codec_decode(t->codec, t->window, t->count, &bytes);
@@ -87,7 +88,8 @@ static void show(told *t, bool end) {
   free(text);
 }
 
-/* Tokenizers may spell a token otherwise where a text begins, so a window keeps one token of before. */
+/* Begins a window. It keeps one earlier token, because tokenizers may spell a token differently
+ * at the start of a text. */
 static void begin_window(told *t) {
   size_t bytes;
   t->window[0] = t->window[t->count - 1];

@@ -1,4 +1,5 @@
-/* How a model talks: its name, its tokenizer, its chat template, and the tokens that end what it says. */
+/* Tokenizer and chat template (voice): the model's name, its tokenizer, its template, and the
+ * tokens that end its answers. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "io/file.h"
 #include "tools/actorserve/actorserve.h"
 
-/* The last part of a path, without .gguf or .safetensors. */
+/* Returns the last part of a path, without .gguf or .safetensors. */
 static char *name_of(const char *path) {
   size_t end = strlen(path);
   while (end > 1 && path[end - 1] == '/') end--;
@@ -18,7 +19,7 @@ static char *name_of(const char *path) {
   return name;
 }
 
-/* ---- tokens that end an answer ---------------------------------------------------------------- */
+/* ---- tokens that end an answer --------------------------------------------------------------- */
 
 static void add_end(served *m, int64_t token) {
   bool good = token >= 0 && token < m->voice.codec.vocabulary;
@@ -29,7 +30,7 @@ static void add_end(served *m, int64_t token) {
   m->voice.ends = m->ends;
 }
 
-/* A mark that is one token. */
+/* Adds a special token that ends an answer, if the text is a single token. */
 static void add_mark(served *m, const char *text) {
   sli_token_row row = {0};
   sl_status status = text ? codec_encode(&m->voice.codec, text, strlen(text), false, NULL, &row) : SL_OK;
@@ -37,7 +38,7 @@ static void add_mark(served *m, const char *text) {
   free(row.items);
 }
 
-/* "eos_token_id" of a file of the folder: one, or several. */
+/* Adds "eos_token_id" of a file of the folder: one number, or several. */
 static void add_ends_of(served *m, const char *folder, const char *file) {
   char *path = huggingface_file(folder, file), *text = NULL;
   if (!access(path, R_OK) && !sli_file_read(path, &text)) {
@@ -52,9 +53,10 @@ static void add_ends_of(served *m, const char *folder, const char *file) {
   free(path);
 }
 
-/* ---- chats -------------------------------------------------------------------------------------- */
+/* ---- chats ----------------------------------------------------------------------------------- */
 
-/* A model that nobody can chat with can still go on with texts, unless a template was asked for. */
+/* Chooses the chat template. Without one the model still completes texts, unless the user asked
+ * for a template. */
 static sl_status choose_chat(const settings *s, const chat_found *f, voice *v, char **why) {
   const char *name = settings_text(s, "chat-template");
   sl_status status = chat_choose(f, s->data.tokenizer, name, &v->chat);

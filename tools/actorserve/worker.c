@@ -9,19 +9,19 @@
 
 #include "base/base.h"
 
-/* `lock` is held for all but `thread` and `fd`. */
+/* A worker. `lock` guards all but `thread` and `fd`. */
 struct worker {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t more;
-  work *todo, *done, **last; /* last: where the next that is done goes */
-  work *now;                 /* under way */
-  uint64_t since_ns;         /* that it is */
+  work *todo, *done, **last; /* last: where the next finished one is linked */
+  work *now;                 /* the work in progress */
+  uint64_t since_ns;         /* since when */
   int fd;
   bool ends;
 };
 
-/* The next; NULL: no more are wanted. */
+/* Waits for the next work; NULL: the worker is to end. */
 static work *wait_for_work(worker *w) {
   pthread_mutex_lock(&w->lock);
   while (!w->todo && !w->ends) pthread_cond_wait(&w->more, &w->lock);
@@ -33,7 +33,7 @@ static work *wait_for_work(worker *w) {
   return x;
 }
 
-/* Under the lock. */
+/* Adds finished work. Called under the lock. */
 static void add_done(worker *w, work *x) {
   x->next = NULL;
   *w->last = x;
@@ -86,7 +86,7 @@ void worker_destroy(worker *w) {
 int worker_fd(const worker *w) { return w->fd; }
 
 void worker_put(worker *w, work *x) {
-  enum { BYTE_NS = 1000 }; /* that it waits for shorter ones, at most */
+  enum { BYTE_NS = 1000 }; /* longest delay in favour of shorter work, per byte */
   x->turn = sli_now_ns() + BYTE_NS * x->bytes;
   pthread_mutex_lock(&w->lock);
   work **at = &w->todo;
@@ -122,7 +122,7 @@ work *worker_take(worker *w) {
   work *x = w->done;
   if (x) w->done = x->next;
   if (!w->done) w->last = &w->done;
-  if (!w->done) eventfd_read(w->fd, &count); /* what is done later counts anew */
+  if (!w->done) eventfd_read(w->fd, &count); /* work that finishes later signals again */
   pthread_mutex_unlock(&w->lock);
   return x;
 }

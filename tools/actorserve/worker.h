@@ -1,4 +1,5 @@
-/* A thread that does what takes long: reading a long body, making tokens of a long text. Everybody else would wait. */
+/* A worker thread for slow work, such as reading a long body or tokenizing a long text, so that
+ * the event loop need not wait. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_WORKER_H
 #define SLUICE_TOOLS_ACTORSERVE_WORKER_H
 
@@ -11,25 +12,27 @@
 
 typedef struct worker worker;
 
-/* Something to do; the worker's from put until take. */
+/* A unit of work; the worker owns it from put until take. */
 typedef struct work {
-  void (*run)(struct work *w);  /* in its thread */
+  void (*run)(struct work *w);  /* called on the worker's thread */
   void *user;
-  size_t bytes;                 /* how long it is */
-  atomic_bool stop;             /* nobody wants it any more; it may not have been run */
-  uint64_t turn;                /* the smallest comes next */
+  size_t bytes;                 /* size of the work */
+  /* set if the result is not wanted any more; run() may not have been called */
+  atomic_bool stop;
+  uint64_t turn;                /* order: the smallest comes next */
   struct work *next;
 } work;
 
 sl_status worker_create(worker **out);
-void worker_destroy(worker *w);   /* stops what is under way; what it has is its users' again */
-int worker_fd(const worker *w);   /* readable while there is something to take */
-/* Short ones go before long ones, unless those have waited for some time. */
+/* stops the work in progress; unfinished work belongs to the caller again */
+void worker_destroy(worker *w);
+int worker_fd(const worker *w);   /* readable while there is finished work */
+/* Queues work. Short work goes before long work, unless that has waited for some time. */
 void worker_put(worker *w, work *x);
-/* It is done soon. Not of what was taken. */
+/* Asks for an early end of work that was not taken yet. */
 void worker_stop(worker *w, work *x);
-work *worker_take(worker *w);     /* one that is done, or NULL */
-/* For how long the one that is under way has been. */
+work *worker_take(worker *w);     /* returns finished work, or NULL */
+/* Returns how long the work in progress has run. */
 double worker_seconds(worker *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* Answers as bytes, whole or in pieces. */
+/* Serialization of answers, whole or in pieces. */
 #include <string.h>
 
 #include "base/base.h"
@@ -50,7 +50,7 @@ void http_write_answer(http_exchange *x, int status, const char *type, struct ev
   if (!x->bare && evbuffer_add_buffer(bufferevent_get_output(x->stream), body)) x->broken = true;
 }
 
-/* A client of HTTP/1.0 knows the end of an answer by that of the connection. */
+/* Begins an answer in pieces. An HTTP/1.0 client knows its end by the end of the connection. */
 void http_begin(http_exchange *x, int status, const char *type, const char *probe) {
   x->pieces = x->head.minor > 0;
   x->keep &= x->pieces;

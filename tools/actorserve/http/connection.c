@@ -1,5 +1,5 @@
-/* A connection: waits for a request, takes it in, and stays with it until its answer is sent. Meanwhile it
- * notices when the client hangs up. */
+/* A connection: waits for a request, reads it, and stays with it until its answer is sent.
+ * Meanwhile it notices when the client hangs up. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,20 +12,21 @@
 #include "tools/actorserve/http/inner.h"
 
 enum {
-  MOST_READ = 65536,        /* bytes of a request that are looked at together */
-  MOST_BEHIND = 262144,     /* bytes that the system keeps for a connection, each way */
+  MOST_READ = 65536,        /* bytes of a request that are parsed together */
+  MOST_BEHIND = 262144,     /* bytes of socket buffer, each way */
   LINGER_SECONDS = 2,
   LEAST_KEPT = 4096,        /* bytes of an answer that are always sent */
-  LEAST_HELD = 4096         /* less of a connection is not worth its end */
+  LEAST_HELD = 4096         /* a smaller connection is not worth closing */
 };
-static const double look_seconds = .25; /* between looks at a client of which nothing is read */
+/* interval between checks of a client that is not read from */
+static const double look_seconds = .25;
 
 static void wait_for(http_exchange *x, double seconds) {
   struct timeval time = {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
   event_add(x->deadline, &time);
 }
 
-/* While its request is at the program it waits for nobody here. */
+/* Enters a state. While the program has the request, no deadline applies. */
 static void enter(http_exchange *x, int state) {
   x->state = state;
   if (state == HTTP_ANSWER) http_step_out(x);
@@ -53,7 +54,7 @@ void http_close(http_exchange *x) {
   http_count(x, 0, x->held);
   evutil_socket_t fd = bufferevent_getfd(x->stream);
   bufferevent_setfd(x->stream, -1);
-  evutil_closesocket(fd); /* now: others may wait for a descriptor */
+  evutil_closesocket(fd); /* at once: others may wait for a descriptor */
   bufferevent_free(x->stream);
   free(x->head_bytes);
   free(x);
@@ -65,7 +66,8 @@ void http_close_idle(http_exchange *x) {
   else x->keep = false;
 }
 
-/* ---- room for others -------------------------------------------------------------------------------- */
+/* ---- memory limit
+ * ---------------------------------------------------------------------------------- */
 
 bool http_close_oldest(http *h) {
   if (!h->oldest || h->oldest == h->newest) return false;
@@ -87,13 +89,14 @@ bool http_make_room(http *h, const http_exchange *for_whom, size_t bytes) {
   return h->counts.held + bytes <= most;
 }
 
-/* ---- an answer -------------------------------------------------------------------------------------- */
+/* ---- an answer ------------------------------------------------------------------------------- */
 
 static size_t unread(const http_exchange *x) { return evbuffer_get_length(bufferevent_get_input(x->stream)); }
 
 static size_t unsent(const http_exchange *x) { return evbuffer_get_length(bufferevent_get_output(x->stream)); }
 
-/* Nothing is read of a client while its answer is not sent, so nothing says that it is gone, but its socket. */
+/* Checks a client that is not read from while its answer is unsent: only its socket tells that
+ * it has gone. */
 static void look_after(http_exchange *x) {
   struct tcp_info info = {0};
   socklen_t size = sizeof info;
@@ -119,8 +122,8 @@ static void begin_waiting(http_exchange *x) {
   if (unread(x)) bufferevent_trigger(x->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
-/* Closing while the client still sends would make its system throw away an answer that it has not
- * read yet: the connection goes on reading for a while. */
+/* Keeps reading for a while before closing. If the connection closed while the client still
+ * sends, the client's system would drop an answer it has not read yet. */
 static void linger(http_exchange *x) {
   enter(x, HTTP_LINGER);
   if (!x->ended) bufferevent_enable(x->stream, EV_READ);
@@ -136,8 +139,8 @@ static void on_sent(struct bufferevent *stream, void *ctx) {
   else if (x->state == HTTP_LAST) linger(x);
 }
 
-/* What comes next to a connection whose answer is written down: nothing is read before that is sent. The client has
- * stall_seconds for each time it reads. */
+/* Moves on once the answer is written out. Nothing is read before it is sent. The client has
+ * stall_seconds for each read. */
 static void go_to_next(http_exchange *x) {
   x->user = NULL;
   x->probe = NULL;
@@ -148,8 +151,8 @@ static void go_to_next(http_exchange *x) {
   }
   enter(x, x->keep ? HTTP_SENDING : HTTP_LAST);
   if (!x->keep) evbuffer_drain(bufferevent_get_input(x->stream), unread(x));
-  if (!x->keep && !x->ended) bufferevent_enable(x->stream, EV_READ); /* what comes is dropped */
-  if (!unsent(x)) linger(x); /* broken off */
+  if (!x->keep && !x->ended) bufferevent_enable(x->stream, EV_READ); /* incoming data is dropped */
+  if (!unsent(x)) linger(x); /* the answer was broken off */
 }
 
 static void refuse(http_exchange *x, http_fault fault);
@@ -191,9 +194,9 @@ void http_break_off(http_exchange *x) {
   go_to_next(x);
 }
 
-/* ---- a request ------------------------------------------------------------------------------------ */
+/* ---- a request ------------------------------------------------------------------------------- */
 
-/* Says what is wrong. What the client sends after that is no request, so it is the last answer. */
+/* Answers a wrong request. Later data of the client is no request, so this is the last answer. */
 static void refuse(http_exchange *x, http_fault fault) {
   char *body = x->server->options.error_body(x->server->options.ctx, fault.status, fault.text);
   event_del(x->deadline);
@@ -227,18 +230,18 @@ static void hand_over(http_exchange *x) {
   event_del(x->deadline);
   enter(x, HTTP_ANSWER);
   x->keep = x->head.keep && !h->draining;
-  x->held -= capacity; /* the server's until the program has read it */
+  x->held -= capacity; /* owned by the server until the program has read it */
   x->data = x->head_bytes = NULL;
   x->count = x->capacity = 0;
   if (data) data[request.bytes] = 0;
-  if (x->ended || unread(x)) wait_for(x, 0); /* looks after the client */
+  if (x->ended || unread(x)) wait_for(x, 0); /* starts checking the client */
   o->on_request(o->ctx, x, &request);
   h->counts.held -= capacity;
   free(data);
   free(head);
 }
 
-/* Room for so many bytes of a body and a zero. */
+/* Makes room for a body of so many bytes and a terminating zero. */
 static bool make_data_room(http_exchange *x, size_t need) {
   size_t most = x->head.chunked ? x->server->options.most_body_bytes : (size_t)x->head.length;
   size_t capacity = SLI_MIN(SLI_MAX(need, 2 * x->capacity), most) + 1;
@@ -254,7 +257,7 @@ static bool make_data_room(http_exchange *x, size_t need) {
   return true;
 }
 
-/* Takes in so many bytes; false: it was refused. */
+/* Appends bytes to the body; false: the request was refused. */
 static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
   size_t most = x->server->options.most_body_bytes, need = x->count + count;
   if (need > most) {
@@ -269,13 +272,13 @@ static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
   return true;
 }
 
-/* Of a client that has ended nothing more comes. */
+/* Waits for more data; false: the client has ended and none will come. */
 static bool wait_for_more(http_exchange *x) {
   if (x->ended) refuse(x, (http_fault){400, "the connection ends within the request"});
   return false;
 }
 
-/* Whether it may go on with what has come. */
+/* Reads the body. True: the caller may continue with buffered data. */
 static bool read_body(http_exchange *x, struct evbuffer *in) {
   while (x->body.at != HTTP_BODY_DONE) {
     size_t used, count = SLI_MIN(evbuffer_get_length(in), MOST_READ);
@@ -291,7 +294,7 @@ static bool read_body(http_exchange *x, struct evbuffer *in) {
   return false;
 }
 
-/* Who may not ask is told so before the body is read. */
+/* Calls on_head, which refuses unauthorized clients before the body is read. */
 static bool ask_of_head(http_exchange *x) {
   const http_options *o = &x->server->options;
   const http_request request = request_of(x);
@@ -340,7 +343,7 @@ static bool read_head(http_exchange *x, struct evbuffer *in) {
   return false;
 }
 
-/* Empty lines before a request mean nothing. */
+/* Begins a request; empty lines before it are ignored. */
 static bool begin_head(http_exchange *x, struct evbuffer *in) {
   char bytes[2];
   while (evbuffer_copyout(in, bytes, 2) == 2 && !memcmp(bytes, "\r\n", 2)) evbuffer_drain(in, 2);
@@ -352,7 +355,8 @@ static bool begin_head(http_exchange *x, struct evbuffer *in) {
   return true;
 }
 
-/* What is behind a request waits for its answer, and most of it in the system. */
+/* Stops reading until the answer is sent. Pipelined requests stay in the buffers, mostly in the
+ * kernel. */
 static bool leave_unread(http_exchange *x) {
   if (!unread(x)) return false;
   bufferevent_disable(x->stream, EV_READ);
@@ -370,7 +374,7 @@ static bool go_on(http_exchange *x) {
   return false;
 }
 
-/* The client has sent all that it will; it may have gone, or read on. */
+/* Handles the end of the client's data. The client may have gone, or may still read. */
 static void end_of_client(http_exchange *x) {
   x->ended = true;
   if (x->state == HTTP_ANSWER) look_after(x);
@@ -387,7 +391,7 @@ static void on_read(struct bufferevent *stream, void *ctx) {
 static void on_event(struct bufferevent *stream, short what, void *ctx) {
   (void)stream;
   if ((what & BEV_EVENT_EOF) && !(what & (BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))) end_of_client(ctx);
-  else http_close(ctx); /* does not read, or is lost */
+  else http_close(ctx); /* the client does not read, or is lost */
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *ctx) {
@@ -399,12 +403,12 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx) {
   else http_close(x);
 }
 
-/* A host that has vanished without a word is noticed after a minute. */
+/* Sets socket options. Keepalive detects a vanished host after a minute. */
 static void set_options(evutil_socket_t fd) {
   enum { SILENT_SECONDS = 30, EACH_SECONDS = 10, TRIES = 3 };
   const struct {
     int level, name, value;
-  } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, /* a token should not wait for the next */
+  } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, /* a token should not wait for the next one */
              {SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, SILENT_SECONDS},
              {IPPROTO_TCP, TCP_KEEPINTVL, EACH_SECONDS}, {IPPROTO_TCP, TCP_KEEPCNT, TRIES},
              {SOL_SOCKET, SO_RCVBUF, MOST_BEHIND}, {SOL_SOCKET, SO_SNDBUF, MOST_BEHIND}};
@@ -421,7 +425,7 @@ static void link_in(http_exchange *x) {
   h->counts.connections++;
 }
 
-/* False: there is no memory for a connection. */
+/* Opens a connection's stream; false: there is no memory. */
 static bool open_stream(http_exchange *x, evutil_socket_t fd) {
   x->deadline = evtimer_new(x->server->base, on_deadline, x);
   x->fields = evbuffer_new();

@@ -1,6 +1,6 @@
-/* HTTP/1.1 for the programs of one thread: a server takes connections, hands over requests that have
- * come whole, and sends answers, whole or piece by piece. What is wrong with a request it answers
- * itself. libevent has the sockets; its evhttp is not used (docs/dependencies.md says why). */
+/* HTTP/1.1 server for single-threaded programs. It accepts connections, delivers complete
+ * requests, and sends answers, whole or piece by piece. It answers invalid requests itself.
+ * libevent handles the sockets; its evhttp is not used (docs/dependencies.md says why). */
 #ifndef SLUICE_TOOLS_ACTORSERVE_HTTP_H
 #define SLUICE_TOOLS_ACTORSERVE_HTTP_H
 
@@ -13,72 +13,78 @@
 #include <sluice/status.h>
 
 typedef struct http http;               /* a server */
-typedef struct http_exchange http_exchange; /* a connection, from a request until its answer's end */
+/* a connection, from a request until the end of its answer */
+typedef struct http_exchange http_exchange;
 
 typedef struct http_request {
-  const char *method, *target; /* target: the path, decoded, without its query */
+  const char *method, *target; /* target: the decoded path, without its query */
   const struct http_head *head;
-  const char *body; /* with a zero behind it */
+  const char *body; /* zero-terminated */
   size_t bytes;
 } http_request;
-/* A field of its head, its name in small letters; NULL: there is none. */
+/* Returns a header field, by its name in lower case; NULL: absent. */
 const char *http_request_field(const http_request *request, const char *name);
 
 typedef struct http_options {
   const char *host;
-  int port;                    /* 0: any that is free */
+  int port;                    /* 0: any free port */
   size_t most_connections, most_body_bytes;
-  size_t most_unsent_bytes;    /* of an answer that is sent piece by piece: more ends the connection */
-  size_t most_held_bytes;      /* of all requests and answers together */
-  double head_seconds, body_seconds; /* for a request to come, from its first byte, and for its body */
-  double idle_seconds;         /* between requests */
-  double stall_seconds;        /* for a client to read anything at all */
-  /* The head of a request has come. False: it is answered, and its body is not read. */
+  /* limit of an answer sent in pieces: beyond it the connection ends */
+  size_t most_unsent_bytes;
+  size_t most_held_bytes;      /* limit of all requests and answers together */
+  /* time for a request's head, from its first byte, and for its body */
+  double head_seconds, body_seconds;
+  double idle_seconds;         /* time between requests */
+  double stall_seconds;        /* time for a client to read anything at all */
+  /* Called when a request's head has come. False: the callback has answered, and the body is not
+   * read. */
   bool (*on_head)(void *ctx, http_exchange *x, const http_request *request);
-  /* A request has come. The answer may begin now or later. What the request points to is gone when
-   * this returns. */
+  /* Called when a request is complete. The answer may begin now or later. The request's pointers
+   * are valid only until this returns. */
   void (*on_request)(void *ctx, http_exchange *x, const http_request *request);
-  /* The client has hung up before its answer's end: the exchange is no more. */
+  /* Called when the client has hung up before its answer's end: the exchange is gone. */
   void (*on_gone)(void *ctx, void *user);
-  /* An answer to a request that is none: JSON, the caller's to free(). */
+  /* Makes the body of an answer to an invalid request: JSON, which the server frees. */
   char *(*error_body)(void *ctx, int status, const char *text);
   void *ctx;
 } http_options;
 
-/* Listens. SL_E_IO names host and port. */
+/* Creates a listening server. SL_E_IO names host and port. */
 sl_status http_create(struct event_base *base, const http_options *options, http **out);
-void http_destroy(http *h); /* ends all connections, without on_gone */
+void http_destroy(http *h); /* ends all connections, without calling on_gone */
 int http_port(const http *h);
-/* No connection is taken any more, those that are idle end, others with their answers. */
+/* Stops accepting connections. Idle ones end at once, others after their answers. */
 void http_drain(http *h);
 
-/* Connections are closed, those first that have waited for their client for longest, when more come than there may be; so
- * are those with bodies that do not come, and answers that are not read, when all hold too many bytes. */
+/* Counters. If there are too many connections, those that waited longest for their client are
+ * closed. If all hold too many bytes, connections with unfinished bodies or unread answers are
+ * closed too. */
 typedef struct http_counts {
-  size_t connections, held; /* open; bytes of requests and answers */
+  size_t connections, held; /* open connections; bytes of requests and answers */
   uint64_t given_up;        /* closed to make room for others */
 } http_counts;
 http_counts http_count_all(const http *h);
-/* Holds bytes more beside those of connections; false: there is no room. */
+/* Reserves more bytes beside those of connections; false: there is no room. */
 bool http_hold(http *h, size_t bytes);
 void http_let_go(http *h, size_t bytes);
 
-/* What on_gone gets of this exchange. NULL at first. */
+/* Sets the argument that on_gone gets for this exchange. NULL at first. */
 void http_set_user(http_exchange *x, void *user);
-/* One more field of the answer's head, before it begins. */
+/* Adds a header field to the answer, before it begins. */
 void http_add_field(http_exchange *x, const char *name, const char *value);
-/* A whole answer; the exchange is over. Of a request for HEAD its body is not sent. type NULL: there is no body. */
+/* Sends a whole answer, which ends the exchange. An answer to HEAD is sent without its body.
+ * type NULL: there is no body. */
 void http_answer(http_exchange *x, int status, const char *type, const char *body, size_t bytes);
-/* The same of what a buffer holds, which it takes. */
+/* Sends the contents of a buffer, which it drains. */
 void http_answer_buffer(http_exchange *x, int status, const char *type, struct evbuffer *body);
-/* An answer piece by piece. `probe`: a piece that says nothing, or NULL: a client that has stopped sending gets it, which
- * shows whether it still reads. */
+/* Begins an answer piece by piece. `probe` is a piece without meaning, or NULL. It is sent to a
+ * client that has stopped sending, and shows whether it still reads. */
 void http_begin(http_exchange *x, int status, const char *type, const char *probe);
-/* False: what the client has not read is too much. It is cut off: the exchange is no more, without
- * on_gone. */
+/* Sends a piece. False: the client has too much unread data and is cut off. The exchange is
+ * gone, without on_gone. */
 bool http_send(http_exchange *x, const char *piece, size_t bytes);
 void http_end(http_exchange *x);
-/* No end: the connection closes behind what was sent of the answer, if anything. */
+/* Closes the connection after the data sent so far, without ending the answer. */
 void http_break_off(http_exchange *x);
 
 #endif

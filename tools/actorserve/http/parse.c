@@ -16,7 +16,7 @@ size_t http_head_length(const char *bytes, size_t count, size_t seen) {
   return end ? (size_t)(end - bytes) + 4 : 0;
 }
 
-/* ---- the first line ---------------------------------------------------------------------------- */
+/* ---- the first line -------------------------------------------------------------------------- */
 
 static bool is_token(const char *text) {
   for (; *text; text++)
@@ -28,14 +28,14 @@ static int hex_of(char c) {
   return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes %XX where it lies; but %2F, which is no slash. */
+/* Decodes %XX in place, except %2F, which is not a path separator. */
 static bool decode(char *text) {
   char *to = text;
   for (const char *at = text; *at; at++) {
     int high = *at == '%' ? hex_of(at[1]) : 0, low = high < 0 || *at != '%' ? 0 : hex_of(at[2]);
     int c = *at != '%' ? *at : high < 0 || low < 0 ? 0 : high * 16 + low;
     if (c == 127 || (c >= 0 && c < ' ')) return false;
-    if (*at == '%' && c == '/') c = '%'; /* stays as it is */
+    if (*at == '%' && c == '/') c = '%'; /* left encoded */
     else if (*at == '%') at += 2;
     *to++ = (char)c;
   }
@@ -43,7 +43,8 @@ static bool decode(char *text) {
   return true;
 }
 
-/* Behind "http://host:port" of a target in absolute form; NULL: it is none. */
+/* Returns the path after "http://host:port" of a target in absolute form; NULL: it has another
+ * form. */
 static char *path_of(char *target) {
   static const char *const schemes[] = {"http://", "https://"};
   if (*target == '/') return target;
@@ -53,13 +54,13 @@ static char *path_of(char *target) {
     char *path = target + n + strcspn(target + n, "/?");
     if (path == target + n) return NULL;
     if (*path == '/') return path;
-    *--path = '/'; /* an empty path; its query begins behind that */
+    *--path = '/'; /* an empty path; its query follows */
     return path;
   }
   return NULL;
 }
 
-/* "/path?query", "http://host/path?query", or "*" of OPTIONS. */
+/* Reads "/path?query", "http://host/path?query", or "*" of OPTIONS. */
 static bool read_target(char *target, http_head *out) {
   for (const char *at = target; *at; at++)
     if (*at <= ' ' || *at == 127 || *at == '#') return false;
@@ -69,7 +70,7 @@ static bool read_target(char *target, http_head *out) {
   }
   out->target = path_of(target);
   if (!out->target) return false;
-  out->target[strcspn(out->target, "?")] = 0; /* no path here has a query that says anything */
+  out->target[strcspn(out->target, "?")] = 0; /* no path here uses its query */
   return decode(out->target);
 }
 
@@ -86,7 +87,7 @@ static http_fault parse_first(char *line, http_head *out) {
   return good;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static bool has_controls(const char *text, size_t count) {
   for (size_t i = 0; i < count; i++)
@@ -123,7 +124,7 @@ static int count_fields(const http_head *head, const char *name) {
   return n;
 }
 
-/* Is the word one of a list with commas? */
+/* Says whether a word is in a list with commas. */
 static bool lists(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *at = list; at && *at; at += strcspn(at, ",")) {
@@ -134,7 +135,8 @@ static bool lists(const char *list, const char *word) {
   return false;
 }
 
-/* ---- what the fields say --------------------------------------------------------------------------- */
+/* ---- meaning of fields
+ * ----------------------------------------------------------------------------- */
 
 static bool read_length(const char *text, uint64_t *out) {
   size_t digits = strspn(text, "0123456789");
@@ -143,7 +145,8 @@ static bool read_length(const char *text, uint64_t *out) {
   return true;
 }
 
-/* Whoever says how long a body is in two ways may mean two bodies. */
+/* Reads the framing of a body. A request that gives its length in two ways is ambiguous and
+ * refused. */
 static http_fault read_framing(http_head *out) {
   const char *length = http_head_field(out, "content-length"), *coding = http_head_field(out, "transfer-encoding");
   int lengths = count_fields(out, "content-length"), codings = count_fields(out, "transfer-encoding");
@@ -166,7 +169,7 @@ static http_fault read_fields(http_head *out) {
   return good;
 }
 
-/* The next line, without its end. */
+/* Returns the next line, without its end. */
 static char *take_line(char **at, char *end) {
   char *line = *at, *stop = memmem(line, (size_t)(end - line), "\r\n", 2);
   *stop = 0;
@@ -183,14 +186,14 @@ http_fault http_head_parse(char *bytes, size_t count, http_head *out) {
   return fault.status ? fault : read_fields(out);
 }
 
-/* ---- bodies --------------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 void http_body_begin(http_body *b, const http_head *head) {
   *b = (http_body){.chunked = head->chunked, .left = head->length, .at = HTTP_CHUNK_SIZE};
   if (!b->chunked) b->at = b->left ? HTTP_CHUNK_DATA : HTTP_BODY_DONE;
 }
 
-/* "1a3", or "1a3 ;name=value", whose extension says nothing here. */
+/* Reads a chunk's size, "1a3" or "1a3 ;name=value"; the extension is ignored. */
 static bool read_size(const char *line, size_t count, uint64_t *out) {
   size_t digits = 0, end;
   for (*out = 0; digits < count && isxdigit((unsigned char)line[digits]); digits++)
@@ -199,7 +202,7 @@ static bool read_size(const char *line, size_t count, uint64_t *out) {
   return digits && digits <= 15 && (end == count || line[end] == ';');
 }
 
-/* A line of so many bytes, without its end. */
+/* Reads a chunk's size line of `count` bytes, without its end. */
 static http_fault take_size(http_body *b, const char *line, size_t count) {
   if (!read_size(line, count, &b->left)) return bad("the size of a chunk is not a number");
   b->extra += count - SLI_MIN(count, 16);
@@ -208,7 +211,7 @@ static http_fault take_size(http_body *b, const char *line, size_t count) {
   return good;
 }
 
-/* Fields behind the body are read as those of the head are, and say nothing. */
+/* Reads a trailer field like a header field, and ignores it. */
 static http_fault take_trailer(http_body *b, const char *line, size_t count) {
   char copy[HTTP_MOST_HEAD + 1];
   http_head alone = {0};

@@ -1,4 +1,4 @@
-/* HTTP/1.1 requests as bytes: their heads, and how their bodies are cut. Knows no sockets. */
+/* Parser of HTTP/1.1 requests: heads, and the framing of bodies. Uses no sockets. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_HTTP_PARSE_H
 #define SLUICE_TOOLS_ACTORSERVE_HTTP_PARSE_H
 
@@ -8,7 +8,7 @@
 
 enum { HTTP_MOST_HEAD = 16384, HTTP_MOST_FIELDS = 100, HTTP_MOST_LINE = 256 };
 
-/* What is wrong with a request: an HTTP status, 0 if nothing is, and what to say of it. */
+/* An error of a request: an HTTP status, 0 for none, and a text. */
 typedef struct http_fault {
   int status;
   const char *text;
@@ -18,37 +18,38 @@ typedef struct http_field {
   char *name, *value;
 } http_field;
 
-/* The head of a request. Its texts lie in the bytes that were parsed, which have zeros in them now. */
+/* The head of a request. Its texts point into the parsed bytes, which are modified to contain
+ * zeros. */
 typedef struct http_head {
   char *method, *target;    /* target: the path, without %XX and a query; or "*" */
-  int minor;                /* of HTTP/1.minor */
+  int minor;                /* the version is HTTP/1.minor */
   bool keep;                /* the connection is to stay open */
-  bool chunked, expects;    /* the body; "100 Continue" before it comes */
-  uint64_t length;          /* of the body, if it is not chunked */
+  bool chunked, expects;    /* of the body; expects: the client waits for "100 Continue" */
+  uint64_t length;          /* bytes of the body, unless it is chunked */
   int nfields;
   http_field fields[HTTP_MOST_FIELDS];
 } http_head;
 
-/* The length of the head that the bytes begin with, its empty line included; 0: it is not whole. `seen` of them have been
- * looked at before. */
+/* Returns the length of the head at the start of the bytes, with its empty line; 0: it is
+ * incomplete. The first `seen` bytes were examined before. */
 size_t http_head_length(const char *bytes, size_t count, size_t seen);
-/* Parses so many bytes. */
+/* Parses a head of `count` bytes. */
 http_fault http_head_parse(char *bytes, size_t count, http_head *out);
-/* NULL: there is none of that name, which is in small letters. */
+/* Returns a field by its name in lower case; NULL: absent. */
 const char *http_head_field(const http_head *head, const char *name);
 
-/* How far a body has come. */
+/* State of reading a body. */
 typedef struct http_body {
   enum { HTTP_CHUNK_SIZE, HTTP_CHUNK_DATA, HTTP_CHUNK_END, HTTP_TRAILER, HTTP_BODY_DONE } at;
   bool chunked;
-  uint64_t left;  /* of the chunk, or of the body */
-  size_t extra;   /* bytes so far of what says nothing: extensions of chunks, fields behind the body */
-  int fields;     /* of those, so far */
+  uint64_t left;  /* bytes left of the chunk, or of the body */
+  size_t extra;   /* bytes so far of ignored data: chunk extensions, trailer fields */
+  int fields;     /* trailer fields so far */
 } http_body;
 
 void http_body_begin(http_body *b, const http_head *head);
-/* Looks at the next bytes, of which *used are used up; *data: those are the body's. Nothing is used
- * while a line is not whole, and at the end of the body. */
+/* Parses the next bytes and consumes *used of them; *data: they belong to the body. Consumes
+ * nothing while a line is incomplete, and at the end of the body. */
 http_fault http_body_next(http_body *b, const char *bytes, size_t count, size_t *used, bool *data);
 
 #endif

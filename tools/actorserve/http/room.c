@@ -1,8 +1,9 @@
-/* Who waits for its client for how long, and what each holds in memory. */
+/* Waiting times of connections, and the memory that each holds. */
 #include "base/base.h"
 #include "tools/actorserve/http/inner.h"
 
-/* ---- the row of those that wait -------------------------------------------------------------------- */
+/* ---- the waiting list
+ * -------------------------------------------------------------------------------- */
 
 void http_step_out(http_exchange *x) {
   http *h = x->server;
@@ -22,7 +23,7 @@ void http_stand(http_exchange *x) {
   x->stands = true;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 void http_count(http_exchange *x, size_t more, size_t less) {
   x->held += more - less;

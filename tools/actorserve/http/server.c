@@ -1,4 +1,4 @@
-/* The listening socket, and what holds for all connections together. */
+/* The listening socket, and limits over all connections. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -15,10 +15,11 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
   http *h = ctx;
   http_connect(h, fd);
   bool full = h->counts.connections >= h->options.most_connections;
-  if (full && !http_close_oldest(h)) evconnlistener_disable(listener); /* until one ends */
+  if (full && !http_close_oldest(h)) evconnlistener_disable(listener); /* until a connection ends */
 }
 
-/* Descriptors are short, say: who has waited for longest gives one back, and others may. */
+/* Handles errors such as a lack of descriptors: closes the connection that has waited longest,
+ * and pauses. */
 static void on_accept_error(struct evconnlistener *listener, void *ctx) {
   http *h = ctx;
   const struct timeval soon = {0, 100000};
