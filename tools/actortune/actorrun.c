@@ -1,4 +1,4 @@
-/* Running the actorrun beside this program. */
+/* Runs the actorrun beside this program. */
 #include "tools/actortune/actortune.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static char *beside_us(void) {
   return sli_format("%s/actorrun", self);
 }
 
-/* What it says is kept from the user's eyes, unless it fails. */
+/* Starts a child with its output in a log, which the user sees only if it fails. */
 static int spawn_and_wait(char **argv, const char *log, int *wait_status) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -42,7 +42,7 @@ static int spawn_and_wait(char **argv, const char *log, int *wait_status) {
   return error;
 }
 
-/* The last line of what it said, without its own name. */
+/* Fails with the last line of the child's output, without its own name. */
 static sl_status child_failed(const char *what, const char *log, int wait_status) {
   static const sl_status kinds[] = {SL_E_IO, SL_E_IO, SL_E_INPUT, SL_E_BUDGET};
   char *text = NULL;

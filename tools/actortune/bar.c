@@ -1,4 +1,4 @@
-/* The progress bar, on the standard error and only if that is a terminal. */
+/* Progress bar on the standard error, shown only on a terminal. */
 #include "tools/actortune/actortune.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static int terminal_width(void) {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-/* "[======      ] 412/1000 plans, 3 s left, 2.1 MiB .. 3.4 MiB, best 43 ms" */
+/* Draws "[======      ] 412/1000 plans, 3 s left, 2.1 MiB .. 3.4 MiB, best 43 ms". */
 void bar_draw(const char *what, size_t done, size_t all, double seconds, const char *tail) {
   enum { BAR = 20 };
   static uint64_t drawn;

@@ -1,4 +1,4 @@
-/* Commands of actorrun for points of the frontier. */
+/* actorrun commands for points of the frontier. */
 #include "tools/actortune/actortune.h"
 
 #include <limits.h>
@@ -7,7 +7,7 @@
 
 /* ---- a point's words ------------------------------------------------------------------------ */
 
-/* --memory 1G..8G is a plan's --memory 8G. */
+/* Adds --memory; the sweep's 1G..8G is a plan's 8G. */
 static void memory_words(const tuning *t, words *to) {
   const char *text = settings_text(t->settings, "memory"), *dots = text ? strstr(text, "..") : NULL;
   if (!text) return;
@@ -15,7 +15,7 @@ static void memory_words(const tuning *t, words *to) {
   words_add(to, "%s", dots ? dots + 2 : text);
 }
 
-/* The quotas of one name: "act.b=4,3,2,1", "dy@2=3,-,2", "fwd=2" for all. */
+/* Prints the quotas of one name: "act.b=4,3,2,1", "dy@2=3,-,2", or "fwd=2" for all stages. */
 static void print_quotas(const point *p, const char *name, FILE *out) {
   int first = INT_MAX, last = -1;
   fputs(name, out);
@@ -62,7 +62,7 @@ static void quota_words(const point *p, words *to) {
   }
 }
 
-/* Is the option one that command_words() writes itself, or leaves out? */
+/* Says whether command_words() writes the option itself, or omits it. */
 static bool is_written_apart(const sl_option *o) {
   static const char *const names[] = {"stages", "quota", "home", "recompute", "version", "help"};
   for (const sl_option *own = actortune_tool.options; own->name; own++)
@@ -72,7 +72,7 @@ static bool is_written_apart(const sl_option *o) {
   return false;
 }
 
-/* What was found of homes comes before what the user says of them, which counts. */
+/* Adds the placements found before the user's own, which override them. */
 static void home_words(const config *c, words *to) {
   static const char *const options[] = {"home", "recompute"};
   char *found = sli_strdup(c->homes ? c->homes : ""), *state = NULL;
@@ -86,7 +86,7 @@ static void home_words(const config *c, words *to) {
   }
 }
 
-/* In the order of a help page: what is the same in all plans, what this one is, the
+/* Adds the words in the order of a help page: what all plans share, this plan's values, the
  * model. */
 void command_words(const tuning *t, const point *p, words *to) {
   const config *c = &t->configs[p->config];
@@ -104,7 +104,7 @@ void command_words(const tuning *t, const point *p, words *to) {
     words_add(to, "--chunks"), words_add(to, "%d", s->chunks);
   home_words(c, to);
   quota_words(p, to);
-  const char *quota; /* the user's stay in force: the last one counts */
+  const char *quota; /* the user's quotas stay in force: the last one wins */
   for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)
     words_add(to, "--quota"), words_add(to, "%s", quota);
   char *cost = cost_text(&s->modelled.cost);

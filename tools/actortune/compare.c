@@ -1,5 +1,5 @@
-/* actortune compare: of a run with --machine and --report, what its calls took beside what the machine file says
- * of them, row by row, and what is left of a step outside of calls. */
+/* actortune compare: checks a machine file against a run with --machine and --report. Compares
+ * the measured time of calls with the predicted time, op by op, and shows the rest of the step. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "io/json.h"
 #include "tools/actortune/actortune.h"
 
-/* Of a step, on all devices together. */
+/* Totals of an op in one step, over all devices. */
 typedef struct line {
   const char *name;
   double calls, predicted, measured;
@@ -18,7 +18,7 @@ typedef struct line {
 typedef struct table {
   size_t count, capacity;
   line *of;
-  line all; /* calls */
+  line all; /* sum over all calls */
 } table;
 
 static line *line_of(table *t, const char *name) {
@@ -58,16 +58,16 @@ static sl_status read_calls(const sli_json *report, table *t) {
                  "on CPUs or GPUs with --machine", report->name);
 }
 
-/* ---- showing ----------------------------------------------------------------------------------------- */
+/* ---- showing --------------------------------------------------------------------------------- */
 
-/* What is furthest off comes first. */
+/* Orders by the size of the error, largest first. */
 static int by_error(const void *a, const void *b) {
   const line *x = a, *y = b;
   double dx = fabs(x->measured - x->predicted), dy = fabs(y->measured - y->predicted);
   return (dx < dy) - (dx > dy);
 }
 
-/* `whole`: what all devices together have of a step. */
+/* Prints a line. `whole`: a step's time summed over all devices. */
 static void show_line(const line *l, double whole) {
   char predicted[32], measured[32], calls[32] = "";
   if (l->calls > 0) snprintf(calls, sizeof calls, "%.0f", l->calls);
@@ -79,7 +79,7 @@ static void show_line(const line *l, double whole) {
   printf(" %+9.2f %%\n", 100 * (l->measured - l->predicted) / whole);
 }
 
-/* Of a whole step: what it took and should have taken, and on how many devices. */
+/* A whole step: measured and predicted time, and the number of devices. */
 typedef struct step {
   double measured, predicted, devices;
 } step;

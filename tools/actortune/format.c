@@ -1,7 +1,7 @@
-/* Figures in four digits, with a unit that suits. */
+/* Numbers in four significant digits, with a suitable unit. */
 #include "tools/actortune/actortune.h"
 
-/* Memory, so that plans close to each other can be told apart. */
+/* Formats memory precisely enough to tell similar plans apart. */
 char *format_memory(char out[32], double bytes) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t i = 0;

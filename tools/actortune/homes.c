@@ -1,5 +1,6 @@
-/* --home auto: every configuration also with some of what it keeps living elsewhere, or computed again:
- * of every other block and of all, each with the optimizer's state here and there. */
+/* Configurations for --home auto. Each configuration is added with some of its data offloaded or
+ * recomputed: for every other block and for all blocks, with the optimizer's state on the device
+ * and offloaded. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static void add_choice(tuning *t, const choices *all, int like, const choice *c)
   free(said);
 }
 
-/* One way for every so many-th block. */
+/* Treats every n-th block one way. */
 static choice choose(const choices *all, int way, int every, sl_space state) {
   choice c = choice_none(all);
   for (int b = 0; b < all->nblocks; b += every) c.way[b] = (uint8_t)way;
@@ -35,7 +36,7 @@ static void add_choices(tuning *t, const choices *all, int like, sl_space state)
   add_choice(t, all, like, &c);
 }
 
-/* The state's nearest place elsewhere is the first behind its own. */
+/* The nearest offload target of the state is the first after its own space. */
 sl_status configs_add_homes(tuning *t) {
   choices all;
   const settings like = t->configs[0].settings;

@@ -1,10 +1,10 @@
-/* Ctrl-C: once to end with what there is, twice to end at once. */
+/* Ctrl-C: once to stop and show the results so far, twice to kill the program. */
 #include "tools/actortune/actortune.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 
-/* Written by the handler, read by all threads; relaxed, a flag by itself. */
+/* Set by the handler, read by all threads. Relaxed: no other data depends on it. */
 static atomic_bool stop;
 
 static void on_signal(int number) {

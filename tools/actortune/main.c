@@ -1,9 +1,9 @@
-/* actortune: what does memory buy?
+/* actortune: finds the fastest plan for each amount of memory.
  *
- * The way of it: command line, durations (given, modelled or measured), a search
- * over schedules and quotas on the virtual clock, and then what was found as a
- * picture, a table with the command of each plan, files, and real runs beside the
- * predictions. Ctrl-C ends the search and shows what it has found. */
+ * The stages are: command line, durations (given, modelled or measured), and a search over
+ * schedules and quotas by simulation. The results are a picture, a table with each plan's
+ * command, files, and real runs beside the predictions. Ctrl-C ends the search and shows the
+ * results so far. */
 #include "tools/actortune/actortune.h"
 #include "tools/actortune/machine/machine.h"
 #include "tools/actortune/slo/slo.h"
@@ -14,7 +14,7 @@
 
 #include "io/atomic.h"
 
-/* A file that cannot be written is found out before the work, not after it. */
+/* Checks before the work that the output files can be written. */
 static sl_status check_files(const settings *s) {
   static const output written[] = {{"svg", NULL}, {"csv", NULL}, {"json", NULL}};
   const char *prefix = settings_text(s, "keep");
@@ -37,7 +37,7 @@ static sl_status write_files(const tuning *t, const frontier *f) {
   return status;
 }
 
-/* Combinations that the user asked for and that cannot be, each reason once. */
+/* Prints the combinations that the user asked for and that are impossible, each reason once. */
 static void print_left_out(const tuning *t) {
   for (int i = 0; i < t->nconfigs; i++) {
     const point *p = &t->points[i];

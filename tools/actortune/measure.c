@@ -1,10 +1,9 @@
-/* Durations of ops for every microbatch size: from the reports that the user
- * names, or from runs of a few steps on one CPU device, which is as large as each
- * of the pipeline's will be. What an op takes does not depend on the stage it
- * lies on, so one device stands for all.
+/* Durations of ops for every microbatch size. They come from reports that the user names, or
+ * from runs of a few steps on one CPU device, as large as each of the pipeline's will be. An
+ * op's duration does not depend on its stage, so one device represents all.
  *
- * Other programs can only make a run slower: the model is run several times, and of each op
- * the fastest of these runs counts. */
+ * Other programs can only slow a run down. The model therefore runs several times, and the
+ * fastest time of each op counts. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 
 enum { RUNS = 3 };
 
-/* The size a report was measured at; 0 where it does not say. */
+/* The microbatch size of a report; 0 where it is not stated. */
 typedef struct size {
   int64_t microbatches, pieces;
 } size;
@@ -45,7 +44,7 @@ static bool same_size(const config *a, const config *b) {
          a->settings.pieces == b->settings.pieces;
 }
 
-/* The configurations of the size of configuration i get this profile. */
+/* Gives a profile to all configurations of the size of configuration i. */
 static void give(tuning *t, int i, profile *p, const char *path) {
   for (int j = i; j < t->nconfigs; j++) {
     if (!same_size(&t->configs[i], &t->configs[j])) continue;
@@ -54,7 +53,7 @@ static void give(tuning *t, int i, profile *p, const char *path) {
   }
 }
 
-/* ---- the user's ------------------------------------------------------------------------ */
+/* ---- the user's reports ---------------------------------------------------------------- */
 
 static sl_status find_report(const tuning *t, const config *c, const char **out) {
   const char *path;
@@ -105,7 +104,7 @@ static void measuring_words(const tuning *t, const config *c, words *w) {
   words_model(t->settings, w);
 }
 
-/* The same plan has the same ops in the same order. */
+/* Takes each op's faster time. The same plan has the same ops in the same order. */
 static sl_status take_faster(const sli_json *best, const sli_json *other) {
   const cJSON *to = NULL, *from = NULL, *mine = NULL, *its = NULL;
   sl_status status = sli_json_member(best, best->root, "ops", SLI_JSON_ARRAY, true, &to);
@@ -130,7 +129,7 @@ static sl_status run_several(const words *w, sli_json *out) {
   return status;
 }
 
-/* The report with --keep, for --profile of later runs. */
+/* Keeps the report for --keep, so that later runs can use it as --profile. */
 static sl_status keep_report(const tuning *t, const config *c, const cJSON *root, char **out) {
   const char *prefix = settings_text(t->settings, "keep");
   int m = c->settings.microbatches, k = c->settings.pieces;
@@ -181,8 +180,8 @@ static sl_status measure_now(tuning *t, int i) {
   return status;
 }
 
-/* Modelled durations need no measuring: those of --cost and --machine, and the
- * ops' own on devices that are no cores. */
+/* Says whether durations need no measuring: --cost, --machine, or devices that are not CPUs and
+ * have their own. */
 static bool is_modelled(const settings *s) {
   bool cost = sli_cost_is_given(&s->modelled.cost);
   return cost || s->modelled.hardware.flops_per_second > 0 || !sli_kind_find(s->devices.kind)->cores;

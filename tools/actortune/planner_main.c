@@ -1,4 +1,4 @@
-/* actortune plan: its command line. */
+/* Command line of actortune plan. */
 #include <string.h>
 
 #include "graph/devices/devices.h"
@@ -31,7 +31,8 @@ static const tool planner_tool = {
     .options = options,
     .read = read_settings};
 
-/* ---- from the command line ---------------------------------------------------------------------- */
+/* ---- options
+ * ----------------------------------------------------------------------------------- */
 
 static sl_status read_effort(const settings *s, planner *p) {
   static const char *const words[] = {"quick", "full", "all", NULL};

@@ -1,4 +1,5 @@
-/* The best plans as a table, with what the second choice of each dimension costs and each plan's command; and as JSON. */
+/* Output of actortune plan: the best plans as a table, the cost of each dimension's second
+ * choice, and each plan's command; and as JSON. */
 #include "tools/actortune/planner_show.h"
 
 #include <cjson/cJSON.h>
@@ -27,7 +28,7 @@ const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]) {
   return word ? word : text;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static int width_of(plan_dim dim) {
   int width = (int)strlen(plan_dims[dim].name);
@@ -35,7 +36,7 @@ static int width_of(plan_dim dim) {
   return width;
 }
 
-/* Words from the left, numbers from the right. */
+/* Prints a cell: words aligned left, numbers right. */
 static void show_cell(FILE *out, plan_dim dim, const char *text) {
   fprintf(out, plan_dims[dim].count ? "  %-*s" : "  %*s", width_of(dim), text);
 }
@@ -64,7 +65,7 @@ static void show_second(const planner *p, plan_dim dim, FILE *out) {
             planner_value(best, dim, own), 100 * (second->seconds / best->seconds - 1));
 }
 
-/* The command without what is the search's. */
+/* Makes the command without the search's own options. */
 static void command_of(const planner *p, const plan_choice *c, words *to) {
   static const char *const own[] = {"fix", "effort", "memory", "points", "threads", "json", "svg", "version", "help", NULL};
   planner_words(p, c, own, to);
@@ -90,7 +91,7 @@ void planner_show(const planner *p, FILE *out) {
   for (size_t i = 0; i < shown; i++) show_command(p, i, out);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void add_value(cJSON *to, const plan_choice *c, plan_dim dim) {
   const char *word = planner_word(dim, c->at[dim]);

@@ -1,4 +1,4 @@
-/* What actortune plan shows of a search: as text, as JSON, as a figure. */
+/* Output of actortune plan as text, JSON and a figure. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_PLANNER_SHOW_H
 #define SLUICE_TOOLS_ACTORTUNE_PLANNER_SHOW_H
 
@@ -6,11 +6,11 @@
 
 #include "tools/common/common.h"
 
-/* Of the best plans those that are shown. */
+/* Returns how many of the best plans are shown. */
 size_t planner_shown(const planner *p);
-/* Is there more than one value of a dimension among all choices? */
+/* Says whether a dimension has more than one value among all choices. */
 bool planner_varies(const planner *p, plan_dim dim);
-/* "4", "zb-h1" */
+/* Formats a value: "4", "zb-h1". */
 const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]);
 
 void planner_show(const planner *p, FILE *out);

@@ -1,5 +1,5 @@
-/* The best plans as a figure: for each a bar of its step time and one of its memory, with what it is; below, how much slower the
- * second choice of each dimension is. Colours are those of Okabe and Ito. */
+/* The best plans as a figure, with bars for step time and memory and a description of each.
+ * Below, the slowdown of each dimension's second choice. Colours are those of Okabe and Ito. */
 #include "tools/actortune/planner_show.h"
 
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static void bar_at(FILE *out, double x, double y, double width, const char *styl
           style_of);
 }
 
-/* "stages 4, tensor 2, schedule zb-h1": what not all plans that were looked at have alike, but for what goes without saying. */
+/* Describes a plan, "stages 4, tensor 2, schedule zb-h1": the dimensions that vary, without
+ * implied values. */
 static void describe(const planner *p, const plan_choice *c, char text[MOST_TEXT]) {
   char value[32];
   *text = 0;
@@ -42,7 +43,7 @@ static void describe(const planner *p, const plan_choice *c, char text[MOST_TEXT
   }
 }
 
-/* Of a budget, or of the largest of those shown. */
+/* Returns the budget, or the largest memory shown. */
 static double most_bytes(const planner *p) {
   double most = (double)p->budget;
   for (size_t i = 0; i < planner_shown(p) && !p->budget; i++) most = SLI_MAX(most, (double)p->choices[i].bytes);
@@ -67,7 +68,7 @@ static double percent(const planner *p, plan_dim dim) {
   return 100 * (planner_second(p, dim)->seconds / p->choices[0].seconds - 1);
 }
 
-/* Bars end at the most that is shown; what costs more says so in figures. */
+/* Draws a second choice. Bars are cut at the largest value shown, with the number beside them. */
 static void draw_second(const planner *p, plan_dim dim, double most, double y, FILE *out) {
   char text[MOST_TEXT], other[32], own[32];
   const plan_choice *second = planner_second(p, dim);

@@ -1,6 +1,5 @@
-/* The frontier in the terminal: memory to the right, step time upwards, a stair
- * that tells for every budget the best step time, the points with their numbers,
- * and the published schedules. */
+/* The frontier in the terminal: memory to the right, step time upwards. A stair shows the best
+ * step time for every budget, with the numbered points and the published schedules. */
 #include "tools/actortune/actortune.h"
 
 #include <langinfo.h>
@@ -45,7 +44,7 @@ static bool is_shown(const canvas *c, const point *p) {
          (double)p->published_bytes <= c->most_bytes;
 }
 
-/* The frontier, and so much around it that published schedules nearby are seen. */
+/* Sets the range to the frontier, with enough margin to show published schedules nearby. */
 static void set_range(canvas *c, const tuning *t, const frontier *f) {
   const point *first = &f->points[0], *last = &f->points[f->count - 1];
   double bytes = (double)last->bytes * 1.5, seconds = first->scaled * 1.15;

@@ -1,16 +1,14 @@
-/* What a point is worth.
+/* Evaluation of points.
  *
- * A point is a schedule's row with other numbers at its knobs: credits of
- * activations, pools, watermarks. It is lowered as actorrun would lower it and run
- * on the virtual clock, without data, for three steps. That run tells its time, and
- * also the most slots of each register that were ever in use. Slots beyond that do
- * nothing: on the virtual clock the same plan with as many slots as were used takes
- * every turn the same. So they are dropped, and what is left is the memory the
- * point is compared by.
+ * A point is a schedule with other values of its knobs: credits of activations, pools,
+ * watermarks. It is lowered as actorrun would lower it, and simulated without data for three
+ * steps. The simulation shows its time and the most slots of each register that were ever in
+ * use. Slots beyond that have no effect: a plan with only the used slots runs exactly the same.
+ * They are dropped, and points are compared by the memory that is left.
  *
- * Of the points that make the frontier, that estimate is then confirmed: the
- * shortest list of --quota that gives these numbers is found, and lowered and
- * predicted once more, so that what is shown is what the command shown has. */
+ * The estimate is confirmed for points of the frontier. The shortest list of --quota with these
+ * values is found, lowered and simulated once more, so that the shown command has exactly the
+ * shown results. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -41,15 +39,14 @@ static void list_add(list *l, const char *name, int stage, int slots) {
   snprintf(q->name, sizeof q->name, "%s", name);
 }
 
-/* Registers that answer to one quota may differ until it is given: the largest
- * counts. */
+/* Adds a quota. Registers of one quota may differ until it is given; the largest counts. */
 static void take_quota(void *ctx, const char *name, int stage, int slots) {
   quota_value *q = list_find(ctx, name, stage);
   if (q) q->slots = SLI_MAX(q->slots, slots);
   else list_add(ctx, name, stage, slots);
 }
 
-/* The quotas in force in a plan. */
+/* Lists the quotas in force in a plan. */
 static list quotas_of(const planned *made) {
   list l = {0};
   sl_lowered_quotas(made->lowered, take_quota, &l);
@@ -60,13 +57,14 @@ static bool is_knob(const char *name) {
   return sli_quota_counts_activations(name) || !strcmp(name, "pool") || !strcmp(name, "watermark");
 }
 
-/* Slots of these count nothing, or are few and small and follow the others. */
+/* Says whether a register's slots are never dropped: they cost nothing, or are few and small and
+ * depend on the others. */
 static bool keeps_slots(const char *name) {
   return strcmp(name, "pool") && strcmp(name, "watermark") && strcmp(name, "load") &&
          strcmp(name, "report");
 }
 
-/* Has the user said what this quota is? Then it stays. */
+/* Says whether the user gave this quota, which then stays. */
 static bool is_fixed(const settings *s, const quota_value *q) {
   for (int i = 0; i < s->nquotas; i++)
     if (sli_quota_names(&s->quotas[i], q->name, q->stage)) return true;
@@ -75,7 +73,7 @@ static bool is_fixed(const settings *s, const quota_value *q) {
 
 /* ---- making a plan -------------------------------------------------------------------------- */
 
-/* The configuration's plan with these quotas, under those of the user. */
+/* Makes the configuration's plan with these quotas, overridden by the user's. */
 static sl_status make(const config *c, const quota_value *quotas, size_t count, bool modelled,
                       planned *out) {
   settings s = c->settings;
@@ -124,7 +122,7 @@ static sl_status run_virtually(const sl_plan *plan, sl_runtime **out) {
   return status;
 }
 
-/* The quota a register answers to, if its unused slots can be dropped. */
+/* Returns the quota of a register, if its unused slots can be dropped. */
 static quota_value *quota_of(const settings *s, const list *quotas, const sl_plan *plan,
                              const sl_register *r) {
   if (r->producer == SL_NONE || r->held || !keeps_slots(r->quota_name)) return NULL;
@@ -132,7 +130,7 @@ static quota_value *quota_of(const settings *s, const list *quotas, const sl_pla
   return q && !is_fixed(s, q) ? q : NULL;
 }
 
-/* Lowers each quota to what was used of it. */
+/* Lowers each quota to the number of slots used. */
 static void drop_unused(const settings *s, list *quotas, const sl_plan *plan,
                         const sl_runtime *rt) {
   list used = {0};
@@ -147,7 +145,7 @@ static void drop_unused(const settings *s, list *quotas, const sl_plan *plan,
   free(used.items);
 }
 
-/* What the largest device needs with these quotas. */
+/* Returns the memory of the largest device with these quotas. */
 static size_t bytes_with(const settings *s, const list *quotas, const sl_plan *plan) {
   size_t *bytes = sli_calloc((size_t)plan->ndevices, sizeof *bytes), most = 0;
   for (int32_t d = 0; d < plan->ndevices; d++) bytes[d] = sl_device_bytes(&plan->devices[d]);
@@ -162,7 +160,7 @@ static size_t bytes_with(const settings *s, const list *quotas, const sl_plan *p
   return most;
 }
 
-/* Steps of fewer items are worth less. */
+/* Returns the factor that compares steps of different numbers of items. */
 static double scale(const tuning *t, const config *c) {
   return c->items > 0 ? (double)t->reference->items / (double)c->items : 1;
 }
@@ -183,7 +181,7 @@ static void measure_point(const tuning *t, const planned *made, const sl_runtime
   p->nquotas = (int)quotas.count;
 }
 
-/* Values that are the schedule's own need no word. */
+/* Lists the knobs that differ from the schedule's own values. */
 static size_t changed_knobs(const config *c, const point *p, quota_value *out) {
   size_t n = 0;
   for (int i = 0; i < c->nknobs; i++) {
@@ -212,7 +210,7 @@ void point_evaluate(const tuning *t, point *p) {
 
 /* ---- a configuration's first point ------------------------------------------------- */
 
-/* Do all plans have as many chunks on each device? */
+/* Says whether all plans have equally many chunks on each device. */
 static bool same_chunks(const tuning *t) {
   bool same = true;
   for (int i = 1; i < t->nconfigs; i++)
@@ -220,9 +218,9 @@ static bool same_chunks(const tuning *t) {
   return same;
 }
 
-/* What --cost says is of one chunk and a microbatch of the first size, as in actorrun; where plans
- * differ in their chunks, of a device's whole share, of which a chunk has its part. A smaller
- * microbatch takes less. */
+/* Scales --cost for a configuration. It is given for one chunk and a microbatch of the first
+ * size, as in actorrun. If plans differ in their chunks, it is for a device's whole share, which
+ * is divided among its chunks. A smaller microbatch takes proportionally less. */
 static void share_cost(const tuning *t, config *c) {
   const sl_cost *given = &t->settings->modelled.cost;
   const config *first = t->reference;
@@ -279,8 +277,8 @@ sl_status configs_settle(tuning *t) {
 
 /* ---- confirming -------------------------------------------------------------------- */
 
-/* Adds to `given` what the plan made with it has otherwise than wanted: first the
- * knobs, which others follow. Returns how many. */
+/* Adds to `given` the quotas in which its plan differs from the wanted one: first the knobs, on
+ * which others depend. Returns how many. */
 static size_t add_missing(const config *c, const list *want, const list *have, list *given) {
   size_t before = given->count;
   for (int others = 0; others < 2 && given->count == before; others++)
@@ -295,7 +293,7 @@ static size_t add_missing(const config *c, const list *want, const list *have, l
   return given->count - before;
 }
 
-/* NAME=N for all stages, where they all have the same. */
+/* Replaces quotas by NAME=N where all stages have the same. */
 static void shorten(const list *want, list *given) {
   for (size_t i = 0; i < given->count; i++) {
     char name[sizeof given->items[i].name];
@@ -323,8 +321,8 @@ static void take_confirmed(const tuning *t, const planned *made, const sl_figure
   p->bubble = f->bubble_fraction;
 }
 
-/* Durations are part of a plan's hash. A command without --profile knows nothing of
- * those that were measured for the search. */
+/* Computes the plan hash of the command. Durations are part of the hash, and a command without
+ * --profile lacks those measured for the search. */
 static sl_status hash_as_commanded(const config *c, const list *given, uint64_t *out) {
   config plain = *c;
   if (!c->profile_path) plain.settings.profile = NULL;
@@ -336,8 +334,8 @@ static sl_status hash_as_commanded(const config *c, const list *given, uint64_t 
   return SL_OK;
 }
 
-/* The figures that actorrun has: of its run on the virtual clock where devices are
- * modelled, and what it predicts beside a real one. */
+/* Computes the statistics that actorrun shows: of its simulation if devices are modelled, or its
+ * prediction beside a real run. */
 static sl_status predict(const config *c, const sl_plan *plan, sl_figures *out) {
   if (sl_device_computes(c->settings.devices.kind)) return sl_plan_predict(plan, NULL, out);
   sl_runtime *rt;

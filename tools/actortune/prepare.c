@@ -1,12 +1,12 @@
-/* From the sweep to its configurations: every schedule with every number of
- * chunks, microbatches and pieces. */
+/* From the sweep to its configurations: every schedule with every number of chunks, microbatches
+ * and pieces. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_CHUNKS = 3 }; /* as --schedule auto */
+enum { MOST_CHUNKS = 3 }; /* as for --schedule auto */
 
 static config *add_config(tuning *t, const char *schedule, int chunks, int m, int k) {
   t->configs = sli_realloc(t->configs, (size_t)t->nconfigs + 1, sizeof *t->configs);
@@ -37,8 +37,7 @@ static void add_configs(tuning *t) {
         add_chunks(t, w->schedules[i], w->microbatches.values[m], w->pieces.values[k]);
 }
 
-/* The search's plans are those of the devices asked for: the thread count is part
- * of a plan. */
+/* Finds the devices' thread count, which is part of a plan. */
 static sl_status find_threads(settings *s) {
   machine m;
   sl_status status = machine_place(s, &m);
@@ -80,7 +79,7 @@ void frontier_fini(frontier *f) {
   *f = (frontier){0};
 }
 
-/* Configurations with the same microbatches and pieces share their profile. */
+/* Frees the profiles. Configurations with the same microbatches and pieces share one. */
 static void profiles_fini(tuning *t) {
   for (int i = 0; i < t->nconfigs; i++) {
     profile *p = t->configs[i].settings.profile;

@@ -1,9 +1,9 @@
-/* The search: every schedule as published, then with more and with fewer credits
- * everywhere, then one credit at a time from the points of the frontier, round by
- * round, until a round finds nothing new or the effort is spent.
+/* The search over points. It starts with every schedule as published, then with more and with
+ * fewer credits everywhere. Then it changes one credit at a time from points of the frontier,
+ * round by round, until a round finds nothing new or the effort is spent.
  *
- * A round's points do not depend on each other, so that all cores try them; what
- * is tried depends on earlier rounds only, so that every run finds the same. */
+ * Points of a round do not depend on each other, so all cores try them. What is tried depends
+ * only on earlier rounds, so every run finds the same. */
 #include "tools/actortune/actortune.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ typedef struct team {
   tuning *t;
   void (*work)(tuning *t, size_t index);
   size_t end;
-  atomic_size_t next, done; /* counters by themselves, relaxed: joining orders the rest */
+  atomic_size_t next, done; /* independent counters, relaxed: joining the threads orders the rest */
 } team;
 
 static void *work(void *arg) {
@@ -36,8 +36,7 @@ static void *work(void *arg) {
 
 static double seconds_since(uint64_t start) { return (double)(sli_now_ns() - start) * 1e-9; }
 
-/* The time left is what so far has taken, for the effort that is left: the search
- * may well end sooner. */
+/* Draws the bar. The time left is estimated for the remaining effort; the search may end sooner. */
 static void draw(const tuning *t, size_t done) {
   double seconds = seconds_since(t->start_ns);
   size_t least = SLI_MAX(t->effort, done);
@@ -45,8 +44,7 @@ static void draw(const tuning *t, size_t done) {
            t->note);
 }
 
-/* Works on items from `from` to `end`; false if it was interrupted. The number of
- * items done from `from` on is without a gap only if it was not. */
+/* Processes the items in [from, end). False: interrupted, and the finished items may have gaps. */
 static bool run_team(tuning *t, void (*item)(tuning *t, size_t index), size_t from, size_t end) {
   team c = {.t = t, .work = item, .end = end, .next = from, .done = from};
   int n = (int)SLI_MIN((size_t)t->threads, end - from);
@@ -65,7 +63,7 @@ static bool run_team(tuning *t, void (*item)(tuning *t, size_t index), size_t fr
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* A point that was never reached keeps this mark. */
+/* Marks points that were not evaluated. */
 static const double unknown = -1;
 
 static bool is_good(const point *p) { return !p->status && p->seconds > 0; }
@@ -83,7 +81,7 @@ static bool is_known(const tuning *t, int config, const int *values) {
   return false;
 }
 
-/* Takes over `values`. */
+/* Proposes a point. Takes ownership of `values`. */
 static void propose(tuning *t, int config, int *values) {
   if (t->npoints >= t->effort || is_known(t, config, values)) {
     free(values);
@@ -119,7 +117,7 @@ static bool same_stage(const quota_value *q, const quota_value *like) {
 }
 static bool itself(const quota_value *q, const quota_value *like) { return q == like; }
 
-/* The point with `change` more slots at the chosen knobs. */
+/* Proposes the point with `change` more slots at the chosen knobs. */
 static void propose_change(tuning *t, int config, const int *values, knob_choice *choice,
                            const quota_value *like, int change) {
   const struct config *c = &t->configs[config];
@@ -129,7 +127,7 @@ static void propose_change(tuning *t, int config, const int *values, knob_choice
   propose(t, config, next);
 }
 
-/* All stages with the same number of slots. */
+/* Proposes the same number of slots for all stages. */
 static void propose_level(tuning *t, int config, const int *values, int slots) {
   const struct config *c = &t->configs[config];
   int *next = copy_values(c, values);
@@ -147,7 +145,7 @@ static void propose_pools(tuning *t, int config, const point *p, int change) {
     }
 }
 
-/* From a schedule as it is: more and fewer credits everywhere, and levels. */
+/* Proposes points around an unchanged schedule: more and fewer credits everywhere, and levels. */
 static void propose_start(tuning *t, size_t index) {
   const point p = t->points[index];
   const struct config *c = &t->configs[p.config];
@@ -162,8 +160,8 @@ static void propose_start(tuning *t, size_t index) {
     propose_level(t, p.config, p.values, level);
 }
 
-/* From a good point: one slot more or less, at a knob, at a stage, at all knobs of
- * that name. */
+/* Proposes neighbours of a good point: one slot more or less, at a knob, at a stage, at all
+ * knobs of that name. */
 static void propose_neighbours(tuning *t, size_t index) {
   const point p = t->points[index];
   const struct config *c = &t->configs[p.config];
@@ -177,12 +175,12 @@ static void propose_neighbours(tuning *t, size_t index) {
 
 /* ---- the frontier ------------------------------------------------------------------ */
 
-/* Memory below the smallest budget is as good as that budget. */
+/* Returns a point's bytes; fewer than the smallest budget count as that budget. */
 static size_t counted_bytes(const tuning *t, const point *p) {
   return SLI_MAX(p->bytes, t->sweep.least_bytes);
 }
 
-/* By memory, then time, then age: earlier points are simpler. */
+/* Orders by memory, then time, then age: earlier points are simpler. */
 static int by_memory(const void *a, const void *b, void *ctx) {
   const tuning *t = ctx;
   size_t i = *(const size_t *)a, j = *(const size_t *)b;
@@ -194,7 +192,7 @@ static int by_memory(const void *a, const void *b, void *ctx) {
   return i < j ? -1 : 1;
 }
 
-/* Times closer than this do not differ: they are sums of the same durations in
+/* Relative difference below which times are equal: they are sums of the same durations in
  * another order. */
 static const double same_time = 1e-9;
 
@@ -217,7 +215,7 @@ size_t frontier_make(const tuning *t, size_t **out) {
   return frontier_within(t, t->sweep.most_bytes, out);
 }
 
-/* The frontier to go on from: if nothing fits yet, from what is smallest. */
+/* Returns the frontier to expand; if nothing fits yet, the smallest points. */
 static size_t frontier_to_expand(const tuning *t, size_t **out) {
   size_t n = frontier_make(t, out);
   if (n) return n;
@@ -252,7 +250,7 @@ static bool evaluate_from(tuning *t, size_t from) {
   return whole;
 }
 
-/* One round of neighbours; false when there is nothing new. */
+/* Runs one round of neighbours; false: nothing is new. */
 static bool expand(tuning *t) {
   size_t *order, n = frontier_to_expand(t, &order), from = t->npoints;
   for (size_t i = 0; i < n; i++)
@@ -279,7 +277,7 @@ static sl_status run_rounds(tuning *t) {
   return SL_OK;
 }
 
-/* Nothing works: as the schedules say themselves, if they do. */
+/* Fails because nothing works, with the schedules' own reason if there is one. */
 static sl_status nothing_found(const tuning *t) {
   if (smallest_bytes(t) < SIZE_MAX) {
     char need[32], have[32];
@@ -324,8 +322,8 @@ static void drop(frontier *f, size_t index) {
   memmove(&f->points[index], &f->points[index + 1], (f->count - index) * sizeof *f->points);
 }
 
-/* The point in between whose absence a user would feel least: what a budget at it
- * loses by falling back on the point before, as a share of the whole picture. */
+/* Returns the inner point whose removal costs least: the relative loss of a budget that falls
+ * back to the point before it. */
 static size_t least_missed(const frontier *f) {
   const point *p = f->points;
   size_t best = 1;
@@ -337,7 +335,8 @@ static size_t least_missed(const frontier *f) {
   return best;
 }
 
-/* Confirmed figures may differ from the search's: what they say counts. */
+/* Removes points that confirmed results have made worse than others; the search's own estimates
+ * may differ. */
 static void keep_monotone(frontier *f) {
   double best = 1e300;
   for (size_t i = 0; i < f->count;) {

@@ -39,7 +39,7 @@ static void print_what(const tuning *t, const frontier *f, FILE *out) {
   fprintf(out, "\n\n");
 }
 
-/* Items per second: what compares also where steps differ. */
+/* Returns items per second, which compare even if steps differ. */
 static double rate(const tuning *t, const point *p) {
   return (double)t->configs[p->config].items / p->seconds;
 }
@@ -74,7 +74,7 @@ void table_print(const tuning *t, const frontier *f, FILE *out) {
 
 /* ---- files ------------------------------------------------------------------------- */
 
-/* Quoted as RFC 4180 has it. */
+/* Prints a field quoted as RFC 4180 requires. */
 static void print_field(const char *text, FILE *out) {
   fputc('"', out);
   for (const char *at = text; *at; at++) {
@@ -121,7 +121,7 @@ static cJSON *quotas_json(const point *p) {
   return quotas;
 }
 
-/* The command's words are there one by one too, for programs to run. */
+/* Makes a point's JSON. The command's words are also listed one by one, for programs to run. */
 static cJSON *point_json(const tuning *t, const point *p) {
   const settings *s = &t->configs[p->config].settings;
   cJSON *o = cJSON_CreateObject();
@@ -149,7 +149,7 @@ static cJSON *point_json(const tuning *t, const point *p) {
   return o;
 }
 
-/* What the schedules need as they are. */
+/* Makes the JSON of the unchanged schedules' results. */
 static cJSON *published_json(const tuning *t) {
   cJSON *list = cJSON_CreateArray();
   for (size_t i = 0; i < t->npoints; i++) {

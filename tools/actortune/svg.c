@@ -1,7 +1,7 @@
-/* The frontier as a figure: on the left memory and step time, with the stair of
- * what each budget buys, the points by number and the published schedules by name;
- * on the right what the points are. Colours are those of Okabe and Ito, which the
- * colour-blind can tell apart. */
+/* The frontier as a figure. On the left are memory and step time, with the stair of the best
+ * time for each budget, numbered points, and the published schedules by name. On the right are
+ * the points' descriptions. Colours are those of Okabe and Ito, which the colour-blind can tell
+ * apart. */
 #include "tools/actortune/actortune.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct figure {
   FILE *out;
   double least_x, most_x, least_y, most_y; /* bytes, seconds */
   int nboxes;
-  box boxes[MOST_LABELS];                  /* where something is written or drawn */
+  box boxes[MOST_LABELS];                  /* areas already occupied */
 } figure;
 
 /* ---- scales ------------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static void include(figure *g, double bytes, double seconds) {
   g->most_y = SLI_MAX(g->most_y, seconds);
 }
 
-/* The frontier with a margin, and published schedules that are not far off. */
+/* Sets the range to the frontier with a margin, and published schedules nearby. */
 static void set_range(figure *g) {
   const frontier *f = g->f;
   const point *first = &f->points[0], *last = &f->points[f->count - 1];
@@ -70,8 +70,8 @@ static void set_range(figure *g) {
   g->most_y += 0.08 * high;
 }
 
-/* 1, 2 or 5 times a power of ten (of two for bytes, by its unit), so that about
- * six fit. */
+/* Returns 1, 2 or 5 times a power of ten (of two for bytes, by unit), so that about six ticks
+ * fit. */
 static double tick_step(double range, double unit) {
   double rough = range / unit / 6, power = pow(10, floor(log10(rough))), share = rough / power;
   return unit * power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
@@ -199,7 +199,7 @@ static char *published_name(const figure *g, const point *p) {
   return sli_format("%s%s%s%s", s->schedule, chunks, m, k);
 }
 
-/* A name beside its ring, where there is room for it; a ring in the crowd has none. */
+/* Draws a name beside its ring if there is room; else the ring stays unnamed. */
 static void draw_name(figure *g, const point *p, double x, double y) {
   char *name = published_name(g, p);
   double width = 6.4 * (double)strlen(name);

@@ -1,4 +1,4 @@
-/* --verify: the fastest plans for real, by actorrun as a user would run it. */
+/* --verify: runs the fastest plans for real, with actorrun as a user would. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static sl_status run_point(const tuning *t, const point *p, measured *out) {
   return status;
 }
 
-/* How many pairs of plans are as fast, compared with each other, as predicted. */
+/* Prints for how many pairs of plans the measured order matches the predicted one. */
 static void print_order(const frontier *f, const measured *m, size_t from) {
   size_t pairs = 0, right = 0;
   for (size_t i = from; i < f->count; i++)

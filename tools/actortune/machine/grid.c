@@ -1,9 +1,9 @@
 /* From samples to curves.
  *
- * A curve has a number of seconds at every point of its grid; samples lie where models have put them. Of
- * products and of attention every value of an axis that was seen of the row is a line of the grid, and what was not
- * measured at some crossing takes as long, for what there is to compute, as what was measured nearest to
- * it. All other rows are lines over bytes: what lies between two powers of four counts together. */
+ * A curve has a number of seconds at every point of its grid, but samples lie where models have
+ * put them. For matrix products and attention, every axis value that was seen of the op becomes
+ * a line of the grid. A crossing without a measurement gets the rate of the nearest measured
+ * one. All other ops are curves over bytes, with samples between two powers of four merged. */
 #include "tools/actortune/machine/grid.h"
 
 #include <math.h>
@@ -16,13 +16,13 @@ static const char *const names[SL_CURVE_AXES] = {
     [SL_CURVE_M] = "m", [SL_CURVE_N] = "n", [SL_CURVE_K] = "k", [SL_CURVE_BYTES] = "bytes",
     [SL_CURVE_POSITIONS] = "positions", [SL_CURVE_HEAD] = "head", [SL_CURVE_DEVICES] = "devices"};
 
-/* What a row's time hangs on, and how work grows with it: by which power. */
+/* Axes on which an op's time depends, and the power of each with which the work grows. */
 typedef struct form {
-  const char *row; /* or what its name begins with, before a '*' */
+  const char *row; /* name of the op, or a prefix before a '*' */
   int count;
   sl_curve_axis axis[3];
   double power[3];
-  sli_trait trait; /* calls that have it are apart */
+  sli_trait trait; /* trait whose calls get a separate curve */
 } form;
 
 static const form forms[] = {
@@ -40,9 +40,9 @@ static const form *form_of(const char *row) {
   }
 }
 
-/* ---- samples of one row -------------------------------------------------------------------------------- */
+/* ---- samples of one row ---------------------------------------------------------------------- */
 
-/* On the form's axes, the last of which is how many devices compute. */
+/* A sample's coordinates on the form's axes. The last one is the number of busy devices. */
 typedef struct place {
   double at[SL_CURVE_DIMS], seconds;
 } place;
@@ -50,7 +50,8 @@ typedef struct place {
 typedef struct row_places {
   const form *form;
   int axes;
-  size_t count, lines; /* of this curve; and with those of the row's others, which have the same lines of a grid */
+  /* places of this curve; and with those of the op's other curves, which share the grid's lines */
+  size_t count, lines;
   place *of;           /* [lines] */
 } row_places;
 
@@ -58,7 +59,8 @@ static double heads_of(const sample *s) {
   return s->at[SL_CURVE_M] / s->at[SL_CURVE_POSITIONS] * s->at[SL_CURVE_N] / s->at[SL_CURVE_HEAD];
 }
 
-/* Bytes between powers of four go to the middle, at their rate. */
+/* Returns a sample's place. Bytes between powers of four are moved to the middle, at the same
+ * rate. */
 static place place_of(const form *f, const sample *s) {
   place p = {.seconds = s->seconds};
   for (int a = 0; a < f->count; a++) {
@@ -72,7 +74,7 @@ static place place_of(const form *f, const sample *s) {
   return p;
 }
 
-/* Samples that come to one place are one, of the mean of their logarithms. */
+/* Merges samples at one place into the mean of their logarithms. */
 static void merge(row_places *to, const place *p, int *times) {
   size_t i = 0;
   while (i < to->count && memcmp(to->of[i].at, p->at, sizeof p->at)) i++;
@@ -84,7 +86,7 @@ static void merge(row_places *to, const place *p, int *times) {
 
 static bool is_apart(const form *f, const sample *s) { return f->trait < SLI_TRAITS && s->has[f->trait]; }
 
-/* Of the calls that one curve is for. */
+/* Says whether two calls belong to the same curve. */
 static bool same_curve(const sample *a, const sample *b) {
   const form *f = form_of(a->op);
   return !strcmp(a->op, b->op) && is_apart(f, a) == is_apart(f, b);
@@ -106,14 +108,14 @@ static row_places places_of(const samples *s, const sample *first) {
   return r;
 }
 
-/* ---- the grid ----------------------------------------------------------------------------------------------- */
+/* ---- the grid -------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-/* All values along an axis, each once; the caller's. */
+/* Returns the distinct values along an axis; the caller frees them. */
 static double *values_along(const row_places *r, int axis, int *count) {
   double *all = sli_calloc(r->lines, sizeof *all);
   int n = 0;
@@ -125,7 +127,8 @@ static double *values_along(const row_places *r, int axis, int *count) {
   return all;
 }
 
-/* Another number of devices is further than any other step. */
+/* Returns the distance to a grid point. A different number of devices outweighs every other
+ * step. */
 static double distance(const row_places *r, const place *p, const double *at) {
   double sum = 0;
   for (int a = 0; a < r->axes; a++) {
@@ -144,14 +147,14 @@ static double seconds_at(const row_places *r, const double *at) {
   return seconds;
 }
 
-/* Four digits are enough. */
+/* Rounds a number to four digits. */
 static cJSON *number(double x) {
   char text[32];
   snprintf(text, sizeof text, "%.4g", x);
   return cJSON_CreateNumber(strtod(text, NULL));
 }
 
-/* The seconds of all points of a grid, dim by dim. */
+/* Makes the nested lists of a grid's seconds, axis by axis. */
 static cJSON *seconds_json(const row_places *r, double *const *values, const int *counts, int dim, double *at) {
   if (dim >= SLI_MIN(r->axes, SL_CURVE_DIMS)) return number(seconds_at(r, at));
   cJSON *list = cJSON_CreateArray();
@@ -195,7 +198,7 @@ cJSON *grid_curves(const samples *s) {
   return all;
 }
 
-/* ---- spread --------------------------------------------------------------------------------------------------- */
+/* ---- spread ---------------------------------------------------------------------------------- */
 
 double grid_spread(const samples *s) {
   double fastest = 0, median = 0;

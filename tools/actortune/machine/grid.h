@@ -1,4 +1,4 @@
-/* Samples as the curves of a machine file. */
+/* Curves of a machine file, made from samples. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_GRID_H
 #define SLUICE_TOOLS_ACTORTUNE_GRID_H
 
@@ -6,11 +6,11 @@
 
 #include "tools/actortune/machine/probe.h"
 
-/* "curves" of all rows that were seen: of products over m, n and k, of attention over positions and the
- * numbers of a head, of all others over bytes; and each over how many devices compute at once, where
- * that was seen. */
+/* Makes "curves" for all ops that were seen: matrix products over m, n and k, attention over
+ * positions and head size, all others over bytes. Each is also over the number of devices that
+ * compute at once, if that was varied. */
 cJSON *grid_curves(const samples *s);
-/* How far the median step is from the fastest: of half of the samples less, weighed by their time. */
+/* Returns how far the median step is from the fastest: the time-weighted median over samples. */
 double grid_spread(const samples *s);
 
 #endif

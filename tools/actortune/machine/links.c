@@ -1,6 +1,7 @@
-/* Two processes that this one starts send each other messages to and fro, half of the time with threads beside them that
- * compute, as devices would. Of all trips a quarter is faster than the one that counts: a message waits for whoever has the
- * core, which in runs is a device and not somebody else's program. */
+/* Latency and rate between two processes. They exchange messages, half of the time with
+ * computing threads beside them, as devices would be. The first quartile of the trips is the
+ * result: a message waits for a busy core, which in runs belongs to a device and not to an
+ * unrelated program. */
 #include "tools/actortune/machine/links.h"
 
 #include <pthread.h>
@@ -19,20 +20,21 @@
 
 const double link_sizes[LINK_SIZES] = {4096, 65536, 1 << 20, 8 << 20};
 enum { MOST_BYTES = 8 << 20, FEWEST_TRIPS = 5, MOST_TRIPS = 64, MOST_ADDRESS = 1 << 16, MOST_BUSY = 1024 };
-static const uint64_t patience_ns = 20000000000, size_ns = 100000000; /* of a message; of all of a size */
+/* timeout of a message; time for all messages of a size */
+static const uint64_t patience_ns = 20000000000, size_ns = 100000000;
 
 /* One of the two processes. */
 typedef struct end {
-  int self, socket; /* to the other, until they are connected */
+  int self, socket; /* the process's number; its socket to the other until they are connected */
   const char *key;
   sli_net *net;
   char *data, *place;
   int arrived;
-  bool was_last; /* of its size, the message that came last */
+  bool was_last; /* the message that came last was the last of its size */
   bool lost;
 } end;
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void *on_place(void *ctx, int peer, const void *header, size_t bytes) {
   (void)peer, (void)header;
@@ -50,7 +52,7 @@ static void on_lost(void *ctx, int peer, const char *why) {
   ((end *)ctx)->lost = true;
 }
 
-/* Tells the other where it is, and hears where that is. */
+/* Sends this process's address to the other, and receives the other's. */
 static bool connect_ends(end *e) {
   char there[MOST_ADDRESS];
   size_t bytes;
@@ -72,7 +74,8 @@ static bool open_end(end *e) {
   return !sli_net_open(&options, &e->net) && !sli_net_listen(e->net, "127.0.0.1") && connect_ends(e);
 }
 
-/* Neither closes before both have all that was sent. The net moves on meanwhile, for a message may have to be fetched. */
+/* Waits until both have received everything, before either closes. The net runs meanwhile,
+ * because a message may have to be fetched. */
 static bool meet(end *e) {
   char word = 1;
   uint64_t until = sli_now_ns() + patience_ns;
@@ -103,7 +106,7 @@ static bool await_message(end *e, int number, uint64_t until) {
   return e->arrived >= number;
 }
 
-/* There and back; `last`: of its size. Seconds of one way. */
+/* Makes a round trip; `last`: of this size. Gives the seconds of one direction. */
 static bool make_trip(end *e, size_t bytes, bool last, double *seconds) {
   uint64_t begun = sli_now_ns(), until = begun + patience_ns;
   int next = e->arrived + 1;
@@ -118,7 +121,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Process 0 says which trip is the last. */
+/* Makes all trips of a size. Process 0 decides which is the last. */
 static bool make_trips(end *e, size_t bytes, double *one) {
   double seconds[MOST_TRIPS];
   uint64_t until = sli_now_ns() + size_ns;
@@ -133,7 +136,8 @@ static bool make_trips(end *e, size_t bytes, double *one) {
   return good;
 }
 
-/* ---- devices that compute meanwhile ----------------------------------------------------------------------- */
+/* ---- computing threads
+ * -------------------------------------------------------------------------------------- */
 
 typedef struct load {
   pthread_t threads[MOST_BUSY];
@@ -141,7 +145,8 @@ typedef struct load {
   atomic_bool ends;
 } load;
 
-/* In turns of a millisecond or so, between which others may have the core, as devices have firings. */
+/* Computes in turns of about a millisecond, like firings, between which other threads may have
+ * the core. */
 static void *compute(void *arg) {
   load *l = arg;
   volatile double sum = 0;
@@ -163,9 +168,9 @@ static void end_load(load *l) {
   for (int i = 0; i < l->count; i++) pthread_join(l->threads[i], NULL);
 }
 
-/* ---- both ----------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
-/* Process 0 has the larger half of the devices. */
+/* Measures in one process. Process 0 has the larger half of the devices. */
 static bool measure_end(end *e, int devices, double seconds[LINK_SIZES][2]) {
   bool good = open_end(e);
   for (int busy = 0; busy < 2 && good; busy++) {
@@ -179,7 +184,7 @@ static bool measure_end(end *e, int devices, double seconds[LINK_SIZES][2]) {
   return good;
 }
 
-/* In processes of their own: what a library keeps of its threads is gone with them. */
+/* Starts one process. Separate processes leave no library threads behind. */
 static pid_t start_end(int self, const char *key, const int *sockets, int devices, int results) {
   pid_t pid = fork();
   if (pid) return pid;
@@ -196,7 +201,7 @@ static bool await_end(pid_t pid) {
   return pid > 0 && waitpid(pid, &how, 0) == pid && WIFEXITED(how) && !WEXITSTATUS(how);
 }
 
-/* Nobody else joins in. */
+/* Makes a random key, so that no other process can join. */
 static bool make_key(char key[2 * sizeof(uint64_t) + 1]) {
   uint64_t word;
   bool good = getrandom(&word, sizeof word, 0) == sizeof word;

@@ -1,4 +1,4 @@
-/* How long messages take from one process of this host to another. */
+/* Durations of messages between processes of this host. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_LINKS_H
 #define SLUICE_TOOLS_ACTORTUNE_LINKS_H
 
@@ -7,8 +7,8 @@
 enum { LINK_SIZES = 4 };
 extern const double link_sizes[LINK_SIZES]; /* bytes */
 
-/* Over the data plane, as `-n 2` has it: seconds of a message of each size, with nothing else to do, and with `devices`
- * cores at work. While it runs this process has no other threads. */
+/* Measures the data plane as `-n 2` uses it: seconds of a message of each size, idle and with
+ * `devices` cores busy. The process must have no other threads meanwhile. */
 sl_status links_measure(int devices, double seconds[LINK_SIZES][2]);
 
 #endif

@@ -1,4 +1,4 @@
-/* actortune machine: how long things take on the machine that it runs on, as a machine file. */
+/* actortune machine: measures this machine and writes a machine file. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_MACHINE_H
 #define SLUICE_TOOLS_ACTORTUNE_MACHINE_H
 

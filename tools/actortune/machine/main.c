@@ -1,10 +1,11 @@
-/* actortune machine: measures the machine that it runs on, and writes down what it found as a machine file.
+/* actortune machine: measures this machine and writes a machine file.
  *
- * Small models of all sizes run on one device and then on all at once, and the runtime times their
- * calls: what is measured is what runs, in the chunks, forms and caches in which it runs. What is
- * between calls comes from models so small that nothing else is left: a firing from many of them on
- * end, a wake from a pipeline in which one device always waits for the other. Devices of a machine are those
- * of one process, which read each other's memory: links between them take no time of their own. */
+ * Small models of all sizes run on one device and then on all at once, and the runtime times
+ * their calls. Measured calls therefore have the chunks, forms and cache states of real runs.
+ * Overheads between calls come from models too small for anything else. Many firings in a row
+ * give the cost of a firing. A pipeline in which one device always waits for the other gives the
+ * cost of a wake. Devices of a machine are those of one process, which share memory, so links
+ * between them take no time of their own. */
 #include "tools/actortune/machine/machine.h"
 
 #include <limits.h>
@@ -29,7 +30,7 @@ static const sl_option options[] = {
      "nearest to it", 1, 1e6},
     {0}};
 
-/* Makes the folders of a path. */
+/* Creates the folders of a path. */
 static void make_folders(char *path) {
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = 0;
@@ -38,7 +39,7 @@ static void make_folders(char *path) {
   }
 }
 
-/* Where it goes; "-": to standard output. */
+/* Chooses the output path; "-": standard output. */
 static void find_output(const settings *s, char *path, size_t size) {
   const char *said = settings_text(s, "output");
   if (said) snprintf(path, size, "%s", said);
@@ -67,34 +68,35 @@ static const tool machine_tool = {
                "take, on one device and with all of them busy. Writes a machine file for --machine.",
     .options = options, .shared = shared, .no_model = true, .read = read_settings};
 
-/* ---- what is measured ------------------------------------------------------------------------------- */
+/* ---- models to measure
+ * ------------------------------------------------------------------------------ */
 
 typedef struct measuring {
   const settings *settings;
-  char path[PATH_MAX];     /* of the file, "-" for standard output */
-  int devices;             /* that compute at once */
-  double begun, until;     /* seconds of the clock */
+  char path[PATH_MAX];     /* path of the file, "-" for standard output */
+  int devices;             /* devices that compute at once */
+  double begun, until;     /* start and deadline, in seconds of the clock */
   bool progress;
   samples samples;
   double firing, wake;
-  bool linked; /* the next was measured */
-  double links[LINK_SIZES][2]; /* seconds, alone and with all devices busy */
+  bool linked; /* `links` was measured */
+  double links[LINK_SIZES][2]; /* seconds, idle and with all devices busy */
 } measuring;
 
 static double now(void) { return (double)sli_now_ns() * 1e-9; }
 
-/* Numbers that products are made of; each pair of them is a map there and back. Those of whole pages are
- * apart, since other numbers must not be drawn from them. */
+/* Dimensions of matrix products; each pair of them is a map and its inverse. Dimensions of whole
+ * pages are separate, because other sizes must not be extrapolated from them. */
 static const int sizes[] = {64, 160, 416, 928, 2304};
 static const int rows[] = {64, 128, 256, 1024};
 static const int whole_pages[] = {1024, 4096};
-/* What has more to compute in a step takes as long, for that, as what is a little smaller. */
+/* Larger probes are left out: per operation they take as long as slightly smaller ones. */
 static const double most_flops = 3.5e10;
-/* Attention. */
+/* Contexts of the attention probes. */
 static const int contexts[] = {32, 64, 128, 256, 512, 1024, 2048};
 static const int heads[] = {32, 64, 128};
 
-/* A probe, and what was seen of it: on one device, and on all of them. */
+/* A probe and its samples: on one device, and on all of them. */
 typedef struct tried {
   probe probe;
   samples seen[2];
@@ -105,8 +107,8 @@ typedef struct probes {
   tried *of;
 } probes;
 
-/* As many blocks as keep what a block left in the caches of a core from still being there when its turn comes
- * again, for in models of any size it is not. */
+/* Returns a number of blocks so large that a block's data has left the core's caches when its
+ * turn comes again, as in models of any size. */
 static int layers_of(const probe *p) {
   enum { LEAST_BYTES = 32 << 20, MOST_LAYERS = 12 };
   double tokens = (double)(p->rows * p->context), C = (double)p->width, N = (double)p->inner;
@@ -135,7 +137,7 @@ static void list_products(probes *all) {
   }
 }
 
-/* Long sequences are of fewer heads and alone in a step, for time. */
+/* Adds attention probes. Long sequences get fewer heads and a step of their own, to save time. */
 static void add_attention(probes *all, int context, int head) {
   bool is_long = context > 256;
   int count = is_long ? 2 : 4;
@@ -158,13 +160,14 @@ static int by_work(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static void say(const measuring *m, const char *what, size_t done, size_t all) {
   if (m->progress) bar_draw(what, done, all, now() - m->begun, "");
 }
 
-/* On one device and on all of them, right after each other: what else goes on in the machine is the same for both. */
+/* Runs a probe on one device and right after on all of them, so that other load on the machine
+ * affects both alike. */
 static sl_status run_probe(const measuring *m, tried *t, double seconds) {
   sl_status status = SL_OK;
   for (int all = 0; all <= (m->devices > 1) && !status; all++)
@@ -172,10 +175,10 @@ static sl_status run_probe(const measuring *m, tried *t, double seconds) {
   return status;
 }
 
-/* The small ones first; of those that there is no time for, none. */
+/* Runs all probes once, small ones first. Skips those that do not fit in the time left. */
 static sl_status run_turn(const measuring *m, const probes *all, const char *what) {
   sl_status status = SL_OK;
-  double rate = 0; /* flops a second, at most so far */
+  double rate = 0; /* highest flops per second so far */
   for (size_t i = 0; i < all->count && !status && !interrupted(); i++) {
     double begun = now(), left = m->until - begun, flops = probe_flops(&all->of[i].probe);
     if (rate > 0 && 2 * flops / rate > left) continue;
@@ -186,7 +189,8 @@ static sl_status run_turn(const measuring *m, const probes *all, const char *wha
   return status;
 }
 
-/* Again while there is time: of a machine that others use as well the fastest is what it can do. */
+/* Repeats the probes while there is time. On a machine with other load the fastest run shows
+ * what it can do. */
 static sl_status run_probes(measuring *m, probes *all) {
   static const char *const what[TURNS] = {"first turn", "second turn", "third turn", "fourth turn"};
   sl_status status = SL_OK;
@@ -194,7 +198,7 @@ static sl_status run_probes(measuring *m, probes *all) {
   return status;
 }
 
-/* The same call on one device, or NULL. */
+/* Returns the sample of the same call on one device, or NULL. */
 static const sample *alone(const samples *one, const sample *s) {
   sample wanted = *s;
   wanted.at[SL_CURVE_DEVICES] = 1;
@@ -205,9 +209,10 @@ static const sample *alone(const samples *one, const sample *s) {
   return NULL;
 }
 
-/* Where all devices compute a call is fastest in a step in which the others just have nothing to do. So it takes as
- * much longer than its fastest alone as quiet steps of the one take longer than quiet steps of the other. Its median
- * stays as many times its seconds, so that the spread is what was seen. */
+/* Corrects samples of many devices. A call's fastest time there comes from a step in which the
+ * other devices happened to be idle. It is therefore set to the fastest time alone, times the
+ * ratio of quiet steps on many and on one device. The median is scaled with it, so that the
+ * spread stays as observed. */
 static void slow_down(tried *t) {
   for (size_t i = 0; i < t->seen[1].count; i++) {
     sample *s = &t->seen[1].of[i];
@@ -219,7 +224,7 @@ static void slow_down(tried *t) {
   }
 }
 
-/* All samples together. */
+/* Collects all samples. */
 static void collect(measuring *m, probes *all) {
   for (size_t i = 0; i < all->count; i++) slow_down(&all->of[i]);
   for (size_t i = 0; i < 2 * all->count; i++) {
@@ -232,7 +237,7 @@ static void collect(measuring *m, probes *all) {
   }
 }
 
-/* Steps of a model that has next to nothing to compute. */
+/* Runs steps of a model that has almost nothing to compute. */
 static sl_status run_small(measuring *m, int microbatches, int stages, probe_times *out) {
   const probe small = {.rows = 1, .context = 8, .width = 16, .inner = 16, .vocab = 16,
                        .layers = 2, .microbatches = microbatches, .stages = stages};
@@ -247,7 +252,7 @@ static sl_status run_small(measuring *m, int microbatches, int stages, probe_tim
   return status;
 }
 
-/* What many more firings take beyond their calls. */
+/* Measures the cost of a firing: the time that many more firings take beyond their calls. */
 static sl_status measure_firings(measuring *m) {
   probe_times few, many;
   sl_status status = run_small(m, 2, 1, &few);
@@ -258,8 +263,8 @@ static sl_status measure_firings(measuring *m) {
   return SL_OK;
 }
 
-/* The first of two stages waits from the end of its only pass forward until that back of the other has
- * ended: a wake there, one back. */
+/* Measures the cost of a wake. The first of two stages waits from the end of its only forward
+ * pass until the other's backward pass has ended: one wake there, one back. */
 static sl_status measure_wakes(measuring *m) {
   probe_times t;
   m->wake = 1e-6;
@@ -269,7 +274,8 @@ static sl_status measure_wakes(measuring *m) {
   return status;
 }
 
-/* Where two processes cannot talk nothing is said of it. Done while there are no threads. */
+/* Measures links between processes, before there are threads. Omits them if two processes cannot
+ * communicate. */
 static void measure_links(measuring *m) {
   m->linked = m->devices > 1 && !links_measure(m->devices, m->links);
   if (m->devices > 1 && !m->linked) fprintf(stderr, "actortune machine: %s: left out\n", sl_detail());
@@ -291,9 +297,9 @@ static sl_status measure_all(measuring *m) {
   return !status && interrupted() ? sl_fail(SL_E_STOPPED, "stopped before the machine was measured") : status;
 }
 
-/* ---- the file --------------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
-/* The most of what the calls of a row compute or move in a second. */
+/* Returns the highest rate at which an op's calls compute or move data. */
 static double best_rate(const samples *s, const char *row, sl_curve_axis what) {
   double best = 1;
   for (size_t i = 0; i < s->count; i++)
@@ -305,7 +311,7 @@ static double memory_bytes(const measuring *m) {
   return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / m->devices;
 }
 
-/* From process to process: over bytes, and how many devices compute meanwhile. */
+/* Makes the curve between processes: over bytes, and over the number of busy devices. */
 static cJSON *link_curve(const measuring *m) {
   cJSON *curve = cJSON_CreateObject(), *seconds = cJSON_CreateArray();
   const double devices[2] = {1, m->devices};
@@ -365,7 +371,8 @@ static sl_status write_machine(const measuring *m) {
   return status;
 }
 
-/* ---- what is said of it ------------------------------------------------------------------------------ */
+/* ---- the command
+ * ------------------------------------------------------------------------------------ */
 
 static void say_begin(const measuring *m) {
   sli_log("measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, firings%s; nothing else should "
@@ -386,7 +393,7 @@ static void say_end(const measuring *m) {
           "plans may be faster; measure again when nothing else runs");
 }
 
-/* A device for each core, unless the user says otherwise. */
+/* Uses one device for each core, unless the user says otherwise. */
 static void count_devices(settings *s) {
   if (sl_arg_given(s->run, "devices", 0)) return;
   s->devices.count = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
@@ -406,7 +413,7 @@ static sl_status measure_into(const settings *s, const char *path, double second
   return status;
 }
 
-/* What --auto reads by itself is of both: a device for each core, and one with all of them. */
+/* Measures both machines that --auto reads: one device for each core, and one with all cores. */
 static sl_status measure_machine(settings *s) {
   char path[PATH_MAX];
   count_devices(s);

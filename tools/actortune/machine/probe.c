@@ -9,9 +9,9 @@
 
 #include "base/base.h"
 
-/* ---- the model ------------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------- */
 
-/* Tokens and what follows them: anything. */
+/* Token data of arbitrary values. */
 typedef struct text {
   sl_source source;
   sl_type types[2];
@@ -36,7 +36,7 @@ static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t v
   return out[0];
 }
 
-/* The head is LLaMA's. */
+/* Says whether a layer is a GPT block. The head is LLaMA's. */
 static bool is_gpt(const probe *p, int layer) { return layer < p->layers && layer % 2; }
 
 static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out, int layer,
@@ -95,27 +95,27 @@ double probe_flops(const probe *p) {
   return 6 * tokens * (p->layers * each + C * (double)p->vocab);
 }
 
-/* ---- calls of one shape ------------------------------------------------------------------------------ */
+/* ---- calls of one shape ---------------------------------------------------------------------- */
 
-/* Calls that the row and the shapes make the same. */
+/* A class of calls with the same op and shapes. */
 typedef struct alike {
   sample is;
-  double *seconds;  /* [steps] of one, in each step: the mean */
-  double ns, calls; /* of the step under way */
+  double *seconds;  /* [steps] mean seconds of a call, in each step */
+  double ns, calls; /* totals of the current step */
 } alike;
 
 typedef struct watched {
   const sl_program_call *call;
   size_t alike;
   bool pass;
-  uint64_t ns, calls; /* so far */
-  double fastest;     /* seconds of one, in the step in which it took least; 0: it has not been called yet */
-  double now, quiet;  /* the same in the step under way, and in the quietest */
+  uint64_t ns, calls; /* totals so far */
+  double fastest;     /* seconds of a call in its fastest step; 0: not called yet */
+  double now, quiet;  /* mean seconds of a call in the current step, and in the quietest one */
 } watched;
 
 typedef struct watch {
   int steps, done;
-  double so_far, quietest; /* seconds that calls have taken; and in the step in which they took least */
+  double so_far, quietest; /* seconds of all calls so far; in the step in which they took least */
   size_t count, capacity;
   alike *of;
   size_t ncalls, room;
@@ -162,7 +162,7 @@ static void watch_fini(watch *w) {
   free(w->calls);
 }
 
-/* What calls have taken by now, those of passes alone in *passes. */
+/* Returns the seconds of all calls so far; those of passes alone in *passes. */
 static double seconds_so_far(const watch *w, double *passes) {
   double all = 0;
   *passes = 0;
@@ -174,7 +174,7 @@ static double seconds_so_far(const watch *w, double *passes) {
   return all;
 }
 
-/* What a call took since the last time. */
+/* Updates a call with its time since the last step. */
 static void take_call(watch *w, watched *c, bool warm) {
   const sl_call_time *t = c->call->time;
   double ns = (double)(t->ns - c->ns), calls = (double)(t->calls - c->calls);
@@ -190,7 +190,7 @@ static void keep_step(watch *w, double seconds) {
   for (size_t i = 0; i < w->ncalls; i++) w->calls[i].quiet = w->calls[i].now;
 }
 
-/* Takes down what calls took since the last time, as step w->done. */
+/* Records the time of all calls since the last step, as step w->done. */
 static void take_step(watch *w, bool warm) {
   for (size_t i = 0; i < w->count; i++) w->of[i].ns = w->of[i].calls = 0;
   double passes, before = w->so_far;
@@ -208,8 +208,8 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Means over alike calls, each as fast as in its fastest step, and as in the quietest of all: calls differ by what lies
- * in caches as they begin, steps by what else goes on in the machine. */
+/* Sets the mean over calls of one class, each in its fastest step, and in the quietest step of
+ * all. Calls vary with the caches' contents, steps with other load on the machine. */
 static void set_seconds(const watch *w, size_t alike, sample *to) {
   double count = 0;
   to->seconds = to->quiet = 0;
@@ -220,7 +220,7 @@ static void set_seconds(const watch *w, size_t alike, sample *to) {
   if (count > 0) to->seconds /= count, to->quiet /= count;
 }
 
-/* Of what was tried before, the faster. */
+/* Keeps the faster one of a sample and an earlier one of the same call. */
 static void keep_sample(samples *to, const sample *s) {
   size_t i = 0;
   while (i < to->count && !is_alike(&to->of[i], s)) i++;
@@ -244,7 +244,7 @@ static void keep_samples(watch *w, samples *to) {
   }
 }
 
-/* ---- running ----------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct running {
   sl_graph *graph;
@@ -282,7 +282,7 @@ static void end(running *r) {
 
 static double now(void) { return (double)sli_now_ns() * 1e-9; }
 
-/* The first step makes things ready. */
+/* Runs the steps. The first one only warms up. */
 static sl_status run_samples(running *r, watch *w, double until) {
   sl_status status = sl_runtime_run(r->rt, 1);
   take_step(w, true);

@@ -1,4 +1,4 @@
-/* Small models whose calls are timed as they run: by the runtime, on devices of this machine. */
+/* Small models whose calls the runtime times, on devices of this machine. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_PROBE_H
 #define SLUICE_TOOLS_ACTORTUNE_PROBE_H
 
@@ -7,12 +7,13 @@
 #include "graph/cost/cost.h"
 #include "tools/common/common.h"
 
-/* What a call of a row took: the mean over all calls of that shape, of each its fastest step's. Beside it that of the
- * quietest step, in which all calls together took least, and of the median step. */
+/* Duration of an op's call: the mean over all calls of that shape, each in its fastest step.
+ * Beside it are those of the quietest step, in which all calls together took least, and of the
+ * median step. */
 typedef struct sample {
   const char *op;
   bool has[SLI_TRAITS];
-  double at[SL_CURVE_AXES]; /* where it stands on each axis a curve can have */
+  double at[SL_CURVE_AXES]; /* the call's coordinate on each axis a curve can have */
   double seconds, quiet, median;
 } sample;
 
@@ -21,28 +22,28 @@ typedef struct samples {
   sample *of;
 } samples;
 
-/* Blocks as LLaMA and GPT-2 have them, by turns: a map to `inner` numbers and back, and attention if there
- * are heads. */
+/* A model of alternating LLaMA and GPT-2 blocks: a map to `inner` dimensions and back, and
+ * attention if there are heads. */
 typedef struct probe {
-  int64_t rows, context, width, inner, vocab; /* of a microbatch of each device */
+  int64_t rows, context, width, inner, vocab; /* sizes of a device's microbatch */
   int heads, layers, microbatches;
-  int stages;               /* of the plan; the devices that are left share each stage's data */
+  int stages;               /* stages of the plan; remaining devices share each stage's data */
   const char *grain;        /* NULL: a pass is one actor */
 } probe;
 
-/* What a step of a probe took as a whole, and calls in it on all devices together. */
+/* Durations of a probe's whole step, and of the calls in it over all devices. */
 typedef struct probe_times {
   double step_seconds, passes_seconds; /* medians */
-  double call_seconds, pass_seconds;   /* of all calls, and of those of passes */
+  double call_seconds, pass_seconds;   /* all calls; calls of passes */
   int64_t firings;
 } probe_times;
 
-/* Runs it on so many devices. `to` takes samples of at most `steps` steps, of three at least, and of more only
- * until `seconds` are over; those that it has are replaced where these are faster. `times` are those of so many
- * steps on end. Either may be NULL. */
+/* Runs a probe on so many devices. `to` collects samples of at most `steps` steps: at least
+ * three, and more only until `seconds` are over. Faster samples replace those it has. `times`
+ * are those of so many steps in a row. Either may be NULL. */
 sl_status probe_run(const settings *s, const probe *p, int devices, int steps, double seconds,
                     samples *to, probe_times *times);
-/* Floating-point operations of a step of it on one device, about. */
+/* Returns the approximate floating-point operations of a step on one device. */
 double probe_flops(const probe *p);
 
 #endif

@@ -9,7 +9,7 @@ static sl_status bad(const char *text, const char *word, const char *what) {
   return sl_fail(SL_E_USAGE, "--slo %s: %s: %s", text, word, what);
 }
 
-/* "0.2", "0.2s", "200ms" */
+/* Parses "0.2", "0.2s" or "200ms". */
 static bool read_seconds(const char *text, double *out) {
   char *end;
   *out = strtod(text, &end);
@@ -19,7 +19,7 @@ static bool read_seconds(const char *text, double *out) {
   return *out > 0 && *out < 1e9;
 }
 
-/* "@99=": behind it. */
+/* Parses "@99=" and moves behind it. */
 static bool read_share(const char **at, double *out) {
   char *end;
   *out = 0.99;

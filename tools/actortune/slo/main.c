@@ -1,4 +1,4 @@
-/* actortune --slo: which server answers within so many seconds? Its command line. */
+/* Command line of actortune --slo, which finds a server that meets given latencies. */
 #include "tools/actortune/slo/slo.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static const tool slo_tool = {.name = "actortune",
 static sl_status find(settings *s) {
   hunt h = {.settings = s, .goodput = sl_arg_flag(s->run, "goodput"), .points = (int)sl_arg_int(s->run, "points")};
   int threads = (int)sl_arg_int(s->run, "threads");
-  words_model(s, &h.model); /* as it was given: weights say more of it */
+  words_model(s, &h.model); /* as given: weights specify the rest */
   sl_status status = levels_read(sl_arg_text(s->run, "slo"), &h.levels);
   if (!status) status = serving_read(s);
   h.budget = s->devices.budget_bytes;

@@ -1,9 +1,10 @@
-/* The search: every server is a session that is rehearsed with the requests of the file.
+/* The search: every server is a session that is simulated with the requests of the file.
  *
- * How long answers take does not grow or shrink evenly with anything that there is to choose: more pages let more in at
- * once, who then wait for each other. So all of a server's values are tried. Only pages are not: with as many as can
- * ever be used it is seen how many are, and between these and those all is the same. What is looked at does
- * not depend on the budget, so with more memory there is more to choose from. */
+ * Latency is not monotonic in any dimension: more pages admit more requests at once, which then
+ * wait for each other. All values of a server are therefore tried, except pages. A simulation
+ * with the most pages that can ever be used shows how many are used, and all numbers between
+ * give the same result. The set of servers does not depend on the budget, so more memory only
+ * adds choices. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +29,14 @@ sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *co
 
 /* ---- one server ----------------------------------------------------------------------------- */
 
-/* One thread's work: a number of stages, of groups, of rows and of sequences, with all pages and admissions. */
+/* One thread's work: one number of stages, of groups, of rows and of sequences, with all pages
+ * and admissions. */
 typedef struct job {
   hunt *hunt;
-  server first;        /* its pages and admission are still to be said */
+  server first;        /* pages and admission are set later */
   int count;
   server tried[2 * SPACE_MOST];
-  sl_arrival *arrivals; /* [came.count] as fast as they are to come */
+  sl_arrival *arrivals; /* [came.count] arrivals at the rate being tried */
   sl_status wrong;
   char *why;
 } job;
@@ -54,7 +56,7 @@ static bool find_bytes(job *j, server *c, sl_session_info *about) {
   return !status;
 }
 
-/* Whether all levels are met at such a rate. Pages that were used at once, at most. */
+/* Simulates a rate; true: all levels are met. *pages: the most pages used at once. */
 static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   const hunt *h = j->hunt;
   const arrivals came = {h->came.count, j->arrivals};
@@ -77,8 +79,8 @@ static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   return c->off <= 1;
 }
 
-/* Rates are powers of 1.01: up to twice as fast each time while that is good enough, or half as fast until it is, and
- * then between the two. The last one tried may not be the best. */
+/* Finds the highest rate. Rates are powers of 1.01: doubling while the levels are met, or
+ * halving until they are, then bisection. The last rate tried may not be the best. */
 static void find_rate(job *j, server *c, int64_t *pages) {
   enum { TWICE = 70, FURTHEST = 10 * TWICE };
   int good = 0, bad = 0;
@@ -97,7 +99,7 @@ static void find_rate(job *j, server *c, int64_t *pages) {
 
 bool hunt_fits(const hunt *h, const server *c) { return !h->budget || c->bytes <= h->budget; }
 
-/* Where it is known how many pages are ever used, these will do. */
+/* Tries a server. `trim`: its pages are then reduced to the number that was used. */
 static void try_server(job *j, server c, bool trim) {
   const hunt *h = j->hunt;
   sl_session_info about;
@@ -115,7 +117,8 @@ static void try_server(job *j, server c, bool trim) {
   j->tried[j->count++] = c;
 }
 
-/* From the most pages down: those that are no fewer than were ever used are left out. */
+/* Tries numbers of pages from the largest down, and skips those that are at least the number
+ * ever used. */
 static void try_pages(job *j, server c) {
   int64_t pages[SPACE_MOST];
   sl_session_info about;
@@ -143,7 +146,7 @@ static void do_job(void *ctx, size_t i) {
 
 /* ---- all of them ---------------------------------------------------------------------------- */
 
-/* By what counts, then by memory, then as they were made. */
+/* Orders by the result, then by memory, then by creation. */
 static int better_first(const void *a, const void *b) {
   const server *x = a, *y = b;
   if (x->tried != y->tried) return x->tried ? -1 : 1;

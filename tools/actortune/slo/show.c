@@ -1,4 +1,4 @@
-/* What was found, as a table with the command of each server. */
+/* Results as a table with the command of each server. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,13 +72,13 @@ static char *said_of(const server *c) {
   return said;
 }
 
-/* Is there a server to start: with weights, on devices that compute? */
+/* Says whether the server can be started: it has weights, and devices that compute. */
 static bool serves(const settings *s) {
   const char *devices = sl_arg_given(s->run, "devices", 0);
   return settings_text(s, "init") && (!devices || (strncmp(devices, "timed", 5) && strncmp(devices, "null", 4)));
 }
 
-/* As many of the devices as there are stages: "cpu:4x2" for two of them is "cpu:2x2". */
+/* Adds as many devices as there are stages: "cpu:4x2" for two of them is "cpu:2x2". */
 static void devices_words(const settings *s, const server *c, words *to) {
   const char *devices = sl_arg_given(s->run, "devices", 0), *count = devices ? strchr(devices, ':') : NULL;
   if (!devices) return;
@@ -88,7 +88,7 @@ static void devices_words(const settings *s, const server *c, words *to) {
                  count + 1 + strspn(count + 1, "0123456789"));
 }
 
-/* So that it is read as the same number. */
+/* Formats a number so that it reads back the same. */
 static const char *number_text(char *out, size_t bytes, double x) {
   for (int digits = 6; digits <= 17; digits++) {
     snprintf(out, bytes, "%.*g", digits, x);
@@ -97,7 +97,7 @@ static const char *number_text(char *out, size_t bytes, double x) {
   return out;
 }
 
-/* The very requests, on the virtual clock. */
+/* Makes the command that plays the same requests on the virtual clock. */
 static void play_words(const hunt *h, const server *c, words *to) {
   words_add(to, "--clock"), words_add(to, "virtual");
   words_add(to, "--arrivals"), words_add(to, "%s", settings_text(h->settings, "arrivals"));
@@ -123,7 +123,7 @@ static void tick_words(const hunt *h, const server *c, words *to) {
   else numbers_word(&t, to);
 }
 
-/* What was given, but for what is the search's or is said by the server. */
+/* Adds the options given, without the search's own and those that the server decides. */
 static void given_words(const settings *s, words *to) {
   static const char *const own[] = {"slo", "goodput", "points", "threads", "arrivals", "rate", "tick", "devices", "stages",
                                     "groups", "rows", "sequences", "quota", "admit"};
@@ -151,13 +151,14 @@ static void show_command(const hunt *h, int number, const server *c, FILE *out) 
 
 static bool is_good(const server *c) { return c->tried && c->off <= 1; }
 
-/* Of those that answer alike the smallest is shown, which is the first. */
+/* Says whether two servers answer alike. Only the smallest of those, which is the first, is
+ * shown. */
 static bool is_like(const hunt *h, const server *a, const server *b) {
   return a->rate == b->rate && a->tokens == b->tokens &&
          !memcmp(a->seconds, b->seconds, (size_t)h->levels.count * sizeof *a->seconds);
 }
 
-/* The best, up to `points`; how many. */
+/* Finds the best servers to show, up to `points`; returns how many. */
 static int find_shown(const hunt *h, const server **out) {
   int n = 0;
   for (size_t i = 0; i < h->count && n < h->points && is_good(&h->servers[i]); i++) {
@@ -175,7 +176,7 @@ static void show_count(const hunt *h, FILE *out) {
           h->count, h->took, good, sl_arg_text(h->settings->run, "slo"));
 }
 
-/* ---- where none is good enough -------------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------------------------ */
 
 static sl_status say_smallest(const hunt *h, const server *c, const char *said) {
   char bytes[32], budget[32];
@@ -193,7 +194,7 @@ static sl_status say_nearest(const hunt *h, const server *c, const char *said) {
   return sl_fail(SL_E_BUDGET, "nothing meets --slo %s; nearest is %s: %s", sl_arg_text(h->settings->run, "slo"), said, levels);
 }
 
-/* Of the best, which is not good enough. */
+/* Explains why the best server does not meet the levels. */
 static sl_status explain(const hunt *h) {
   const server *c = h->servers;
   if (h->wrong && (!h->count || (!c->tried && hunt_fits(h, c)))) return sl_fail(h->wrong, "%s", h->why);

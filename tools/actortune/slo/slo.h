@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Is it asked for? */
+/* Says whether --slo is given. */
 bool slo_asked(int argc, char **argv);
 int slo_main(int argc, char **argv);
 

@@ -1,4 +1,4 @@
-/* What there is to choose from. */
+/* The space of server configurations. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static int64_t longest(const hunt *h, bool answer) {
   return most;
 }
 
-/* As many as there are devices; of many those that halve them. */
+/* Adds numbers of stages: every number up to a few, then doubling, up to the number of devices. */
 static void usual_stages(const hunt *h, numbers *to) {
   enum { FEW = 8 };
   int most = h->settings->devices.count;
@@ -28,7 +28,7 @@ static void usual_stages(const hunt *h, numbers *to) {
   numbers_add(to, most);
 }
 
-/* Up to what any tick can have. */
+/* Adds numbers of rows, up to what any tick can have. */
 static void usual_rows(const hunt *h, numbers *to) {
   enum { LEAST = 8, MOST = 4096, SEQUENCES = 64 };
   int64_t all = longest(h, false) + SEQUENCES;
@@ -96,7 +96,7 @@ void space_fini(space *s) {
   free(s->pages.values);
 }
 
-/* ---- of a server that is begun -------------------------------------------------------------- */
+/* ---- dimensions that depend on others ------------------------------------------------------- */
 
 static int all_of(const numbers *n, int64_t *out) {
   for (int i = 0; i < n->count; i++) out[i] = n->values[i];
