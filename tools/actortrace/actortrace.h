@@ -1,5 +1,5 @@
-/* What the parts of actortrace share: the analysis of a trace, replays of its
- * plan, and the commands. */
+/* Internal interface of actortrace: the analysis of a trace, replays of its plan, and the
+ * commands. */
 #ifndef SLUICE_TOOLS_ACTORTRACE_H
 #define SLUICE_TOOLS_ACTORTRACE_H
 
@@ -12,151 +12,151 @@
 
 /* ---- analysis --------------------------------------------------------------------- */
 
-/* What let a firing go: the last of its ports to be satisfied. */
+/* The cause that let a firing start: the last of its ports to be satisfied. */
 typedef struct cause {
-  uint64_t ready_ns; /* when; from then on it could have started */
-  uint64_t input_ns; /* when its inputs were ready, slots or not */
-  int64_t by;        /* the firing whose end did it, or -1 */
-  int32_t reg;       /* through which register, or SL_NONE */
+  uint64_t ready_ns; /* time from which it could have started */
+  uint64_t input_ns; /* time its inputs were ready, with or without slots */
+  int64_t by;        /* the firing whose end satisfied the port, or -1 */
+  int32_t reg;       /* the register of the port, or SL_NONE */
   uint8_t wait;      /* SL_WAIT_INPUT, SL_WAIT_CREDIT, or SL_WAIT_NONE: it waited for nothing */
-  bool known;        /* false: what it waited for is not in the trace */
+  bool known;        /* false: the cause is not in the trace */
 } cause;
 
-/* One slot in use. */
+/* One use of a slot. */
 typedef struct hold {
   int32_t reg;
   int64_t key;
   uint64_t taken_ns, ready_ns, freed_ns; /* freed UINT64_MAX: still in use at the end */
-  int64_t taken_by, ready_by, freed_by;  /* firings, or -1: before the trace */
+  int64_t taken_by, ready_by, freed_by;  /* firings; -1: before the trace */
 } hold;
 
 /* A stretch of a device's time: one firing, or idle for one reason. */
 typedef struct piece {
   uint64_t from_ns, to_ns;
-  int64_t firing; /* that ran; idle: the one that ended the wait */
-  int32_t reg;    /* waited for, or SL_NONE */
+  int64_t firing; /* the firing that ran; idle: the one that ended the wait */
+  int32_t reg;    /* the register waited for, or SL_NONE */
   uint8_t wait;   /* SL_WAIT_NONE: busy */
 } piece;
 
 typedef struct line {
-  piece *pieces; /* without holes, from the first firing of all devices to the last end */
+  piece *pieces; /* without gaps, from the first firing of all devices to the last end */
   size_t count;
 } line;
 
 typedef struct analysis {
   const sl_trace *trace;
   const sl_plan *plan;
-  const sl_trace_firing *firings; /* the trace's */
+  const sl_trace_firing *firings; /* owned by the trace */
   size_t nfirings;
   struct sli_flow *flow;
   cause *causes;    /* [nfirings] */
   int64_t *before;  /* [nfirings] the firing before it on its queue, or -1 */
-  int32_t *shelf;   /* [nfirings] firings of a link overlap: which of its queue's rows */
-  int32_t *shelves; /* [nqueues] how many rows: 1 where none overlap */
+  int32_t *shelf;   /* [nfirings] lane of its queue: firings of a link overlap */
+  int32_t *shelves; /* [nqueues] number of lanes: 1 if none overlap */
   hold *holds;      /* by register, then in order of being taken */
   size_t nholds;
   size_t *first_hold; /* [nregs + 1] */
-  bool *work_queue; /* [nqueues] does the queue do its device's work? */
+  bool *work_queue; /* [nqueues] the queue does its device's work */
   line *lines;      /* [ndevices] */
 } analysis;
 
 analysis *analysis_create(const sl_trace *trace);
 void analysis_destroy(analysis *a);
 
-/* The parts of an analysis, each made from those before it. */
+/* Parts of the analysis, each made from the previous ones. */
 void make_holds(analysis *a);
 void find_causes(analysis *a);
-void find_queues(analysis *a);  /* which do their devices' work */
+void find_queues(analysis *a);  /* finds those that do their devices' work */
 void find_before(analysis *a);
 void find_shelves(analysis *a);
 void draw_lines(analysis *a);
 
-/* Of a register and key, or NULL. Holds are in order of their keys until the causes are known. */
+/* Finds a hold by register and key, or NULL. Holds are in order of their keys until the causes
+ * are known. */
 const hold *find_hold(const analysis *a, int32_t reg, int64_t key);
-/* The first piece that ends after `ns`. */
+/* Returns the first piece that ends after `ns`. */
 size_t find_piece(const line *l, uint64_t ns);
-/* Why a firing that could have gone did not. */
+/* Returns why a firing did not start once it could. */
 uint8_t wait_once_ready(const analysis *a, int64_t firing);
 
 static inline int32_t actor_device(const sl_plan *plan, int32_t actor) {
   return plan->queues[plan->actors[actor].queue].device;
 }
-/* Forward and gradients: what a device's busy time counts. */
+/* Says whether a class counts as a device's work: forward and gradients. */
 static inline bool is_work(sl_class cls) {
   return cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W;
 }
 
-/* The time of one device in one step, from the first start of its work to the
- * last end; span = busy + other + sum of idle, to the nanosecond. */
+/* Time of one device in one step, from the first start of its work to the last end. span = busy
+ * + other + sum of idle, to the nanosecond. */
 typedef struct account {
   uint64_t from_ns, to_ns;
   uint64_t busy_ns;              /* work of the step */
-  uint64_t other_ns;             /* busy with anything else: updates, another step */
+  uint64_t other_ns;             /* other firings: updates, another step */
   uint64_t idle_ns[SL_WAIT_COUNT];
 } account;
 static inline uint64_t account_span(const account *x) { return x->to_ns - x->from_ns; }
 
 account account_make(const analysis *a, int32_t device, int64_t step);
 
-/* From the first start of the devices' work in a step to the last end; of the
- * step's other firings if there is no work. False: the trace lacks the step. */
+/* Finds the window from the first start of the devices' work in a step to the last end; without
+ * work, that of the step's other firings. False: the trace lacks the step. */
 bool work_window(const analysis *a, int64_t step, uint64_t *from_ns, uint64_t *to_ns);
 
 /* Calls `on` for each idle piece of the device's span in the step. */
 typedef void on_piece(void *ctx, const piece *p);
 void visit_idle(const analysis *a, const account *x, int32_t device, on_piece *on, void *ctx);
 
-/* Follows what the firing waited for backwards, from `to_ns`, its start, to
- * `from_ns`: every nanosecond goes to a firing that ran meanwhile, or to a wait
- * that nothing that ran explains. Latest first. */
+/* Follows a firing's waits backwards from its start, `to_ns`, to `from_ns`. Every nanosecond is
+ * attributed to a firing that ran meanwhile, or to a wait that no running firing explains.
+ * Latest first. */
 typedef struct segment {
   uint64_t from_ns, to_ns;
-  int64_t firing;   /* that ran, or that was waiting */
+  int64_t firing;   /* the firing that ran, or that was waiting */
   uint8_t wait;     /* SL_WAIT_NONE: it ran */
-  int32_t credit;   /* the register for want of whose slots it came to this, or SL_NONE */
+  int32_t credit;   /* the register whose lack of slots led here, or SL_NONE */
 } segment;
 typedef void on_segment(void *ctx, const segment *l);
 void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
                on_segment *on, void *ctx);
 
-/* The critical path of a step: the last firing of its work to end, and what it
- * waited for, back to the first start. Latest first, without holes; the caller's
- * to free. */
+/* Returns the critical path of a step: the last firing of its work to end, and its waits, back
+ * to the first start. Latest first, without gaps; the caller frees it. */
 segment *critical_path(const analysis *a, int64_t step, size_t *count);
 
-/* Whole steps of the trace; of several, the first is left out as warming up. */
+/* Whole steps of the trace. If there are several, the first is excluded as warming up. */
 typedef struct step_range {
   int64_t first, last; /* last < first: there is none */
 } step_range;
 step_range steps_to_count(const analysis *a);
-/* The step whose length is the median. */
+/* Returns the step of median length. */
 int64_t typical_step(const analysis *a);
 const sl_trace_step *find_step(const sl_trace *t, int64_t step); /* or NULL */
-/* The steps there are of a range, one after another from next_step(t, r, 0) on to nsteps; and how
- * many. */
+/* Iterates over the existing steps of a range, from next_step(t, r, 0) up to nsteps; and counts
+ * them. */
 size_t next_step(const sl_trace *t, step_range r, size_t at);
 int64_t count_steps(const sl_trace *t, step_range r);
 
-/* A value from a moment on; the first is from 0. */
+/* A value from a time on; the first is from 0. */
 typedef struct sample {
   uint64_t ns;
   int64_t value;
 } sample;
 
-/* Bytes in use on a device, workspace included; slots in use of a register. The
- * arrays are the caller's to free. */
+/* Return bytes in use on a device, workspace included, and slots in use of a register. The
+ * caller frees the arrays. */
 sample *bytes_curve(const analysis *a, int32_t device, size_t *count);
 sample *slots_curve(const analysis *a, int32_t reg, size_t *count);
 uint64_t peak_bytes(const analysis *a, int32_t device);
 
 /* ---- replay ------------------------------------------------------------------------ */
 
-/* Median durations of the trace, in seconds, [nactors]; the plan's own where an
- * actor never fired. The caller's to free. */
+/* Returns median durations from the trace, in seconds, [nactors]; the plan's own where an actor
+ * never fired. The caller frees them. */
 double *measured_seconds(const sl_trace *t);
 
-/* The plan on the virtual clock with such durations and `extra` slots more for
- * each register, then each pool; NULL: none. */
+/* Replay of the plan on the virtual clock with given durations, and `extra` slots more for each
+ * register, then each pool; NULL: none. */
 typedef struct replay {
   sli_rehearsal rehearsal;
   double step_seconds;
@@ -165,78 +165,78 @@ sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *
                      int64_t steps, replay *out);
 void replay_fini(replay *r);
 
-/* Registers that answer to one knob: a quota name and a stage. */
+/* Advice about one knob, a quota name and a stage, and its registers. */
 typedef struct advice {
   const char *knob;    /* "act.b" */
-  int32_t stage;       /* SL_NONE: at every stage */
-  int32_t pool;        /* the knob is this pool's quota; else SL_NONE */
-  int32_t reg;         /* one of the registers, the one waited for most */
-  int32_t nregs;       /* how many answer to it */
-  int32_t slots;       /* of it now */
-  uint64_t more_bytes; /* an extra slot of each costs */
-  double step_seconds; /* with it */
+  int32_t stage;       /* SL_NONE: every stage */
+  int32_t pool;        /* the pool whose quota the knob is; else SL_NONE */
+  int32_t reg;         /* the knob's register that was waited for most */
+  int32_t nregs;       /* number of the knob's registers */
+  int32_t slots;       /* its slots now */
+  uint64_t more_bytes; /* bytes of one extra slot of each */
+  double step_seconds; /* seconds of a step with it */
 } advice;
 
 typedef struct advices {
-  double step_seconds; /* of the replay as it is */
+  double step_seconds; /* seconds of a step without changes */
   int32_t tried, candidates;
-  int32_t count;       /* those that save something, best first */
+  int32_t count;       /* advice that saves time, best first */
   advice *items;
 } advices;
-/* What one more slot would save, knob by knob, for about `limit_seconds`. */
+/* Finds what one more slot would save, knob by knob, within about `limit_seconds`. */
 sl_status advise(const analysis *a, double limit_seconds, advices *out);
-/* Does the register answer to that knob? */
+/* Says whether a knob applies to a register. */
 bool answers(const sl_plan *plan, int32_t reg, const advice *a);
 
 /* ---- output -------------------------------------------------------------------------- */
 
-/* What a tick of a server took. */
+/* Rows and sequences of a server's tick. */
 typedef struct tick_taken {
   int32_t sequences, rows;
-  int32_t chunk_rows;  /* of prompts, as far as they are more than one of a sequence */
-  int64_t behind;      /* the most positions that a sequence's rows stand behind */
+  int32_t chunk_rows;  /* rows of prompts, beyond one for each sequence */
+  int64_t behind;      /* most positions before a sequence's rows */
 } tick_taken;
 
 typedef struct ticks {
   size_t count, capacity;
   tick_taken *of;           /* [count] by number */
-  sl_trace_firing *firings; /* the trace's, each pass with its tick's rows */
+  sl_trace_firing *firings; /* copy of the trace's firings, each pass with its tick's rows */
 } ticks;
 
-/* Of a file that actorserve --log has written; the trace's firings are those of the ticks until they are closed. SL_E_INPUT
- * names the file. */
+/* Reads a file written by actorserve --log. The trace uses the ticks' firings until they are
+ * closed. SL_E_INPUT names the file. */
 sl_status ticks_open(const char *path, sl_trace *t, ticks *out);
 void ticks_close(ticks *all);
-/* NULL: the firing is no pass, or the file has no such tick. */
+/* Returns a firing's tick; NULL: the firing is no pass, or the file lacks the tick. */
 const tick_taken *tick_of(const sl_trace *t, const ticks *all, const sl_trace_firing *f);
-/* How long ticks took, with chunks of prompts and without. */
+/* Prints durations of ticks, with and without prompt chunks. */
 void ticks_print(const sl_trace *t, const ticks *all, FILE *out);
 
 typedef struct options {
   const char *path, *other, *out; /* other: the second file of diff */
   int64_t step;                   /* -1: not given */
-  int64_t steps;                  /* so many of them in a figure, from `step` on; 0: one */
+  int64_t steps;                  /* number of steps in a figure, from `step` on; 0: one */
   int32_t device;                 /* -1: all */
   int width;                      /* 0: the terminal's */
-  int color;                      /* -1: as the output is, 0, 1 */
-  bool queues;                    /* every queue, not only those that do the work */
-  const char *log;                /* of a server's ticks, */
-  const ticks *ticks;             /* and what that says; or NULL */
+  int color;                      /* -1: decided by the output, else 0 or 1 */
+  bool queues;                    /* all queues, not only those that do the work */
+  const char *log;                /* log of a server's ticks, or NULL */
+  const ticks *ticks;             /* contents of the log, or NULL */
 } options;
 
-/* "12.3 ms"; at least 32 bytes. */
+/* Formats "12.3 ms" into at least 32 bytes. */
 static inline char *format_ns(char *out, double ns) { return sli_format_seconds(out, ns * 1e-9); }
-/* What a pass of a class is in this plan: B is the whole backward pass where no W is apart. */
+/* Returns the label of a class in this plan: B is the whole backward pass if there is no
+ * separate W. */
 const char *class_label(const sl_plan *plan, sl_class cls);
 
-/* Words one behind the other, in lines of `width` columns; all but the first line begin with
- * `indent` spaces. */
+/* Word wrap in lines of `width` columns; all but the first line are indented by `indent` spaces. */
 typedef struct wrap {
   FILE *out;
-  int width, indent, column; /* column: of the line so far */
+  int width, indent, column; /* column: that of the line so far */
 } wrap;
 void wrap_words(wrap *w, const char *text);
-/* Such a text, which begins in column `indent`, and the end of its last line. */
+/* Prints wrapped text that begins in column `indent`, and ends its last line. */
 void print_wrapped(FILE *out, int width, int indent, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -249,7 +249,7 @@ sl_status command_chrome(const sl_trace *t, const options *o, FILE *out);
 sl_status command_perfetto(const sl_trace *t, const options *o, FILE *out);
 sl_status command_diff(const sl_trace *a, const sl_trace *b, const options *o, FILE *out);
 
-/* A string inside quotes, for JSON and JavaScript in HTML. */
+/* Prints a string without its quotes, escaped for JSON and for JavaScript in HTML. */
 void put_json(FILE *out, const char *text);
 
 #endif

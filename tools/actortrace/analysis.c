@@ -1,19 +1,16 @@
-/* Why devices were idle.
+/* Analysis of idle devices.
  *
- * The key maps of the plan say which slots a firing took, completed and gave
- * back. Together with the times of the firings that is the whole history of
- * every slot: taken, ready, free again. From it follows, to the nanosecond, when
- * each firing could have gone and what it waited for last: the input that was
- * ready last, or the credit that came back last. A gap before a firing is split
- * there: up to that moment it waited for that register; from then on nothing
- * kept it but the worker (device), or the plan's wish (policy).
+ * The key maps of the plan say which slots a firing took, completed and released. With the times
+ * of the firings this is the whole history of every slot: taken, ready, free again. It shows to
+ * the nanosecond when each firing could have started, and what it waited for last: an input, or
+ * a credit. A gap before a firing is split at that time. Before it the firing waited for that
+ * register; after it only the worker (device) or the plan's order (policy) held it back.
  *
- * The reason of a gap says who is to blame next door. walk_back() asks on: what
- * did the producer do meanwhile? It ran, or it waited too, for another, and so
- * on to a firing that ran. From the last firing of a step that is the critical
- * path: what was on it at some moment is what every idle device was waiting for
- * in the end. A wait for credit is to blame itself while the one who held the
- * slot was waiting in turn; if it was running, it was slow. */
+ * The reason of a gap names the neighbour to blame. walk_back() continues from there. The
+ * producer ran meanwhile, or it waited too, for another one, and so on to a firing that ran.
+ * Starting from the last firing of a step this gives the critical path: at each time, what every
+ * idle device was waiting for in the end. A wait for credit is blamed on the credit while the
+ * slot's holder was waiting too; if the holder was running, it was slow. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Who waited for whom, and what held them up. */
+/* Tables of waits and their causes. */
 #include "tools/actortrace/show.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 /* ---- waits ------------------------------------------------------------------------------- */
 
-/* Time by actor, by register and by what has neither. */
+/* Time by actor, by register, and time that has neither. */
 typedef struct tally {
   const analysis *a;
   uint64_t *actor, *input, *credit, wait[SL_WAIT_COUNT], total;
@@ -35,8 +35,8 @@ static void count_wait(void *ctx, const piece *p) {
   else t->wait[p->wait] += ns;
 }
 
-/* A register is short of slots if one more would help, as a replay has shown: by
- * a fiftieth of the step. Many a wait for credit only moves the bubble. */
+/* Says whether a register is short of slots: replays show that one more saves a fiftieth of the
+ * step. Many waits for credit only move the bubble. */
 static bool is_short_of_slots(const shower *s, int32_t reg) {
   for (int32_t i = 0; i < s->advices.count; i++) {
     const advice *k = &s->advices.items[i];
@@ -62,10 +62,11 @@ typedef struct blame {
   size_t count;
 } blame;
 
-/* An idle device waits for what the critical path was at meanwhile. */
+/* Attributes an idle piece to what was on the critical path meanwhile. */
 static void blame_path(void *ctx, const piece *p) {
   const blame *b = ctx;
-  size_t low = 0, high = b->count; /* the first segment that begins before the piece ends */
+  /* binary search for the first segment that begins before the piece ends */
+  size_t low = 0, high = b->count;
   while (low < high) {
     size_t middle = (low + high) / 2;
     if (b->path[middle].from_ns >= p->to_ns) low = middle + 1;
@@ -182,12 +183,12 @@ void print_waits(const shower *s) {
 
 /* ---- critical path --------------------------------------------------------------------- */
 
-/* The actor that ran in a segment, or -1. */
+/* Returns the actor that ran in a segment, or -1. */
 static int32_t runner(const shower *s, const segment *l) {
   return l->wait == SL_WAIT_NONE ? s->a->firings[l->firing].record.actor : -1;
 }
 
-/* "F0 x4 -> F1 -> ...": consecutive firings of one actor together. */
+/* Prints "F0 x4 -> F1 -> ...", with consecutive firings of one actor merged. */
 static void print_chain(const shower *s, const segment *path, size_t count) {
   enum { MOST = 24 };
   wrap w = {.out = s->out, .width = s->width};
@@ -217,7 +218,7 @@ void print_path(const shower *s) {
   tally t = tally_create(s->a);
   for (size_t i = 0; i < length; i++) {
     segment x = path[i];
-    x.credit = SL_NONE; /* who ran, whatever brought it there */
+    x.credit = SL_NONE; /* count by the actor that ran, whatever credit led there */
     count_segment(s, &t, &x, x.to_ns - x.from_ns);
   }
   char title[128], text[32];

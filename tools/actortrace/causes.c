@@ -1,13 +1,13 @@
-/* What each firing waited for last: the input that was ready last, or the credit that came back
- * last. Slots of registers that share credits are counted through the trace, change by change, by
- * the rules of actors/plan/flow.h. */
+/* Cause of each firing: the input that was ready last, or the credit that came back last. Slots
+ * of registers that share credits are counted through the trace, change by change, by the rules
+ * of actors/plan/flow.h. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
 
 #include "actors/plan/plan.h"
 
-/* Of two that came at the same time the recorded one is kept. */
+/* Keeps the later cause; of two at the same time the recorded one. */
 static void consider(const analysis *a, int64_t firing, cause candidate) {
   cause *c = &a->causes[firing];
   const sl_trace_record *f = &a->firings[firing].record;
@@ -37,15 +37,15 @@ static void find_inputs(analysis *a, int64_t firing) {
   }
 }
 
-/* A slot is taken or comes back. */
+/* A slot that is taken or comes back. */
 typedef struct change {
   uint64_t ns;
   size_t hold;
   bool freed;
 } change;
 
-/* At the same time in order of being taken, so that a slot that came and went
- * within no time did so before the next was taken. */
+/* Orders by time, then by order of being taken: a slot used for no time is freed before the next
+ * is taken. */
 static int by_time(const void *a, const void *b) {
   const change *x = a, *y = b;
   if (x->ns != y->ns) return x->ns < y->ns ? -1 : 1;
@@ -57,17 +57,18 @@ static int32_t slots_of(const sl_plan *plan, int32_t reg) {
   return plan->regs[reg].shares ? plan->regs[reg].shares - 1 : reg;
 }
 
-/* How full the registers are that share credits: a pool's, those in whose slots others lie too, or
- * one by itself. */
+/* Fill levels of registers that share credits: those of a pool, those that alias one register's
+ * slots, or a single register. */
 typedef struct sharing {
   const sl_plan *plan;
   int32_t pool, nregs;
   const int32_t *regs;
-  sli_level level;    /* of the pool */
-  int32_t *used;      /* [nregs of the plan] by the first of those that have the same slots */
-  bool *full;         /* the same: no slot could be taken */
-  change *opened;     /* the same: what let the next slot be taken */
-  bool *open;         /* ... and is there such a thing */
+  sli_level level;    /* level of the pool */
+  /* [nregs of the plan] slots in use, by the first register with the same slots */
+  int32_t *used;
+  bool *full;         /* [nregs of the plan] no slot could be taken */
+  change *opened;     /* [nregs of the plan] the change that let the next slot be taken */
+  bool *open;         /* [nregs of the plan] `opened` is set */
 } sharing;
 
 static bool may_take(const sharing *s, int32_t reg) {
@@ -139,8 +140,8 @@ static void find_credits(analysis *a, sharing *s) {
   free(changes);
 }
 
-/* Slots in use where the trace begins: those of initial keys among them. Where it has lost its
- * oldest firings, those that are seen to come back. */
+/* Counts slots in use at the start of the trace, including initial keys. If the trace lost its
+ * oldest firings, counts the slots that are seen to come back. */
 static void find_first_used(const analysis *a, sharing *s) {
   const sl_plan *plan = s->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
@@ -154,8 +155,8 @@ static void find_first_used(const analysis *a, sharing *s) {
   free(fired);
 }
 
-/* Those that share credits are counted together: register r's group is its pool's, or that of
- * the first register whose slots it has. */
+/* Counts registers that share credits together: register r's group is its pool's, or that of the
+ * first register whose slots it aliases. */
 static void find_all_credits(analysis *a) {
   const sl_plan *plan = a->plan;
   size_t n = (size_t)plan->nregs + 1;

@@ -1,7 +1,7 @@
-/* actortrace chrome: trace events in JSON, as chrome://tracing, Perfetto and
- * HTA read them. A process is a device, a thread is a queue; arrows follow the
- * registers from the firing that made a slot to those that read it; counters
- * show bytes and slots in use. Times are microseconds with three decimals. */
+/* actortrace chrome: trace events in JSON for chrome://tracing, Perfetto and HTA. A process is a
+ * device, a thread is a queue. Arrows follow the registers from the firing that made a slot to
+ * those that read it; counters show bytes and slots in use. Times are microseconds with three
+ * decimals. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -49,7 +49,8 @@ static void put_names(writer *w) {
     }
 }
 
-/* A thread's firings do not overlap: a queue has as many as it needs. */
+/* Returns the thread of a firing. Firings of a thread do not overlap, so a queue has as many
+ * threads as it needs. */
 static int32_t thread_of(const writer *w, int64_t i) {
   return w->a->shelf[i] * w->a->plan->nqueues +
          w->a->plan->actors[w->a->firings[i].record.actor].queue;
@@ -93,8 +94,8 @@ static void put_arrow_end(writer *w, char phase, int32_t reg, size_t id, int64_t
   fputs("}", w->out);
 }
 
-/* From the firing that made a slot ready to the one that waited for it last:
- * the arrows that held something up, and not the thousands that did not. */
+/* Draws arrows from the firing that made a slot ready to the one that waited for it last. Arrows
+ * that held nothing up, which are thousands, are omitted. */
 static void put_arrows(writer *w) {
   for (size_t i = 0; i < w->a->nfirings; i++) {
     const cause *c = &w->a->causes[i];

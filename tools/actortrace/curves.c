@@ -9,8 +9,7 @@ static int by_time(const void *a, const void *b) {
   return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* Appends a register's changes, `unit` for each slot; what never changes is
- * added to *start. */
+/* Appends a register's changes, `unit` for each slot. Constant use is added to *start. */
 static size_t list_changes(const analysis *a, int32_t reg, int64_t unit, sample *out,
                            int64_t *start) {
   const sl_register *r = &a->plan->regs[reg];
@@ -28,8 +27,8 @@ static size_t list_changes(const analysis *a, int32_t reg, int64_t unit, sample 
   return n;
 }
 
-/* Changes become values, one for each moment. A slot that comes back at the
- * very moment another is taken was not in use beside it. */
+/* Turns changes into values, one for each time. A slot that comes back exactly when another is
+ * taken does not count beside it. */
 static size_t sum_up(sample *all, size_t n, int64_t start) {
   qsort(all + 1, n, sizeof *all, by_time);
   all[0] = (sample){0, start};

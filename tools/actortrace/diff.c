@@ -1,8 +1,8 @@
 /* actortrace diff: what got slower from one trace to another.
  *
- * Both are counted per step and matched by name: devices with the time they
- * were busy and idle for each reason, actors with the median and the sum of
- * their firings, registers with the time they were waited for. */
+ * Both are counted per step and matched by name: devices with their busy time and idle time by
+ * reason, actors with the median and the sum of their firings, registers with the time they were
+ * waited for. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One thing in both traces, in nanoseconds per step; NAN: it has no such thing. */
+/* One item in both traces, in nanoseconds per step; NAN: absent. */
 typedef struct item {
   char name[128];
   double before, after;
@@ -37,7 +37,7 @@ static void add(items *x, const char *name, bool after, double ns) {
   *to = (isnan(*to) ? 0 : *to) + ns;
 }
 
-/* One trace's share of everything compared. */
+/* One trace's values of everything compared. */
 typedef struct comparison {
   items steps, devices, actors, waits;
 } comparison;
@@ -120,8 +120,8 @@ static void print_item(FILE *out, const item *i) {
           format_or_dash(before, i->before), format_or_dash(after, i->after), i->name);
 }
 
-/* The most slowed down first, then what got faster, to the same number; what is
- * the same, to a thousandth of the step, is passed over. */
+/* Prints the items that slowed down most, then as many of those that got faster. Items that
+ * differ by less than a thousandth of the step are skipped. */
 static void print_items(FILE *out, const char *title, items *x, double least) {
   enum { MOST = 8 };
   if (x->count) qsort(x->all, x->count, sizeof *x->all, by_change);

@@ -1,12 +1,12 @@
-/* The history of every slot: taken, ready, free again, from the key maps of the plan and the
- * times of the firings. */
+/* History of every slot (taken, ready, free again), from the key maps of the plan and the times
+ * of the firings. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
 
 #include "actors/plan/plan.h"
 
-/* What a firing did to a slot. */
+/* A firing's action on a slot. */
 typedef struct touch {
   int32_t reg;
   enum { TAKE, READY, FREE } what;
@@ -51,7 +51,7 @@ static touch *list_touches(const analysis *a, size_t *count) {
   return all;
 }
 
-/* The touches of one slot, from first to end, as a hold. */
+/* Makes a hold from the touches of one slot, [first, end). */
 static hold make_hold(const analysis *a, const touch *first, const touch *end) {
   const sl_register *r = &a->plan->regs[first->reg];
   hold h = {.reg = first->reg, .key = first->key, .freed_ns = UINT64_MAX, .taken_by = -1,
@@ -65,7 +65,7 @@ static hold make_hold(const analysis *a, const touch *first, const touch *end) {
     frees++;
     if (h.freed_by < 0 || f->end_ns > a->firings[h.freed_by].record.end_ns) h.freed_by = t->firing;
   }
-  /* Some answers may lie before the trace; those of a slot taken in it do not. */
+  /* Some answers may precede the trace, but not those of a slot taken in it. */
   bool all = frees >= sli_flow_answers(a->flow, h.reg, h.key) ||
              (h.taken_by < 0 && a->trace->dropped);
   if (h.freed_by >= 0 && all) h.freed_ns = a->firings[h.freed_by].record.end_ns;

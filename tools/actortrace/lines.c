@@ -1,4 +1,4 @@
-/* The time of each device as one line of firings and waits, and what it comes to in a step. */
+/* Time of each device as one line of firings and waits, and its totals in a step. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
@@ -29,11 +29,11 @@ void find_before(analysis *a) {
   free(last);
 }
 
-/* Each firing goes to the first row of its queue that is free. */
+/* Assigns each firing the first free lane (shelf) of its queue. */
 void find_shelves(analysis *a) {
   struct row {
     uint64_t free_ns;
-    size_t next; /* of the same queue, plus 1 */
+    size_t next; /* next one of the same queue, plus 1 */
   } *rows = NULL;
   size_t nqueues = (size_t)a->plan->nqueues, capacity = 0, count = 0;
   size_t *first = sli_calloc(nqueues + 1, sizeof *first);
@@ -120,7 +120,8 @@ size_t find_piece(const line *l, uint64_t ns) {
   return low;
 }
 
-/* If a device does no work of the usual classes, everything it does counts. */
+/* Says whether a firing is its device's work in a step. If a device does no work of the usual
+ * classes, all its firings count. */
 static bool is_work_of(const analysis *a, const sl_trace_firing *f, int64_t step) {
   const sl_actor *x = &a->plan->actors[f->record.actor];
   return f->tick.step == step && a->work_queue[x->queue] && is_work(x->cls);

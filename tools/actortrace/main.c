@@ -1,4 +1,4 @@
-/* actortrace: reads what a run left with --trace. */
+/* actortrace: analyzes the trace of a run with --trace. */
 #include "tools/actortrace/actortrace.h"
 
 #include <errno.h>
@@ -188,7 +188,7 @@ static sl_status run(char **argv) {
 }
 
 int main(int argc, char **argv) {
-  signal(SIGPIPE, SIG_DFL); /* a pager that is left ends us without a word */
+  signal(SIGPIPE, SIG_DFL); /* exit silently if a pager is closed */
   if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
     print_usage(stdout);
     return outputs_end("actortrace", SL_OK, 0);

@@ -1,9 +1,9 @@
-/* actortrace page: the trace as one HTML file that needs nothing else.
+/* actortrace page: the trace as one self-contained HTML file.
  *
- * The page's own parts (tools/actortrace/page) are text in the program. What it
- * shows goes in as one JSON object for names and as streams of numbers: each a
- * base64 text of variable-length integers, seven bits a byte, signs folded in,
- * times as differences, so that 200,000 firings are a few megabytes. */
+ * The page's own parts (tools/actortrace/page) are text in the program. Its data are one JSON
+ * object for names, and streams of numbers. Each stream is base64 text of variable-length
+ * integers, seven bits a byte, with zigzag signs and times as differences. 200,000 firings take
+ * a few megabytes. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void print_stream(FILE *out, const char *name, stream *s) {
   free(s->bytes);
 }
 
-/* Differences from the last time. */
+/* Appends a time as the difference from the last one. */
 static void put_time(stream *s, uint64_t ns, uint64_t *last) {
   put_number(s, (int64_t)(ns - *last));
   *last = ns;
@@ -63,7 +63,7 @@ static void print_firings(FILE *out, const char *name, const sl_trace_firing *f,
   print_stream(out, name, &s);
 }
 
-/* Idle pieces device by device: from, length, reason, register, firing. */
+/* Prints idle pieces device by device: start, length, reason, register, firing. */
 static void print_idle(FILE *out, const analysis *a) {
   stream s = {0};
   for (int32_t d = 0; d < a->plan->ndevices; d++) {
@@ -85,8 +85,8 @@ static void print_idle(FILE *out, const analysis *a) {
   print_stream(out, "idle", &s);
 }
 
-/* For each register how many slots were in use from the start on, then when
- * each was taken and freed (a length; -1: not at all). */
+/* Prints for each register how many slots were in use at the start, then when each was taken and
+ * how long it was held (-1: never freed). */
 static void print_holds(FILE *out, const analysis *a) {
   stream s = {0};
   for (int32_t r = 0; r < a->plan->nregs; r++) {
@@ -163,7 +163,7 @@ static void print_facts(FILE *out, const sl_trace *t, const char *path) {
   fputc(']', out);
 }
 
-/* ---- what the steps counted ------------------------------------------------------------ */
+/* ---- counters of steps ----------------------------------------------------------------- */
 
 static void print_counts(FILE *out, int64_t n, const double *counts) {
   fputc('[', out);
@@ -186,10 +186,10 @@ static void print_tallies(FILE *out, const sl_trace *t) {
   fputc(']', out);
 }
 
-/* ---- what was to be expected ------------------------------------------------------------ */
+/* ---- predicted steps ------------------------------------------------------------------- */
 
-/* The plan on the virtual clock with the median durations, a few steps of it:
- * the page lays a step of these beside each measured one. */
+/* Simulates a few steps of the plan with the median durations. The page shows one of them beside
+ * each measured step. */
 static void print_replay(FILE *out, const sl_trace *t) {
   enum { STEPS = 3 };
   double *seconds = measured_seconds(t);
@@ -225,7 +225,7 @@ static void print_data(FILE *out, const analysis *a, const options *o) {
   fputs("}", out);
 }
 
-/* The page with its places filled: @CSS@, @DATA@, @JS@. */
+/* Prints the page with its placeholders filled: @CSS@, @DATA@, @JS@. */
 sl_status command_page(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
   for (const char *c = page_html; *c;) {

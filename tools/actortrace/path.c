@@ -1,4 +1,4 @@
-/* Walking back from a firing along what it waited for, and the critical path of a step. */
+/* The walk back from a firing along its waits, and the critical path of a step. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@ typedef struct walker {
   void *ctx;
   uint64_t from_ns, to_ns;
   int32_t credit;
-  int64_t holder;    /* who held the slot of `credit` */
-  uint64_t since_ns; /* when the one who wanted it could have gone with one */
-  bool past;         /* the holder had to wait in turn */
+  int64_t holder;    /* firing that held the slot of `credit` */
+  uint64_t since_ns; /* time from which one more slot would have let the waiting firing start */
+  bool past;         /* the walk has passed the holder, which had to wait too */
 } walker;
 
-/* The stretch from `from` to where the walk has come is explained. */
+/* Explains the stretch from `from` to the walk's position. */
 static void explain(walker *w, uint64_t from, int64_t firing, uint8_t wait) {
   from = SLI_MAX(from, w->from_ns);
   if (from >= w->to_ns) return;
@@ -32,9 +32,8 @@ static uint64_t end_before(const analysis *a, int64_t firing) {
   return a->before[firing] < 0 ? 0 : a->firings[a->before[firing]].record.end_ns;
 }
 
-/* Did the firing before this one on its queue also hold the slot that this one
- * wanted, while the queue stood idle for that firing's sake? Then this one could
- * have gone instead, had there been a slot more. */
+/* Says whether firing x lacked a slot. The firing before it on its queue held the slot that x
+ * wanted, and the queue had idled for that firing; with one more slot x could have run instead. */
 static bool lacked_slot(const analysis *a, int64_t x) {
   const cause *c = &a->causes[x];
   int64_t before = a->before[x];
@@ -42,8 +41,8 @@ static bool lacked_slot(const analysis *a, int64_t x) {
          a->firings[before].record.start_ns > end_before(a, before);
 }
 
-/* The walk follows the credit that firing x waited for. With one more slot it
- * could have gone as soon as its inputs were there and its queue was idle. */
+/* Follows the credit that firing x waited for. With one more slot x could have started once its
+ * inputs were ready and its queue was idle. */
 static void want_credit(walker *w, int64_t x, bool lacked) {
   const cause *c = &w->a->causes[x];
   w->credit = c->reg;
@@ -52,8 +51,8 @@ static void want_credit(walker *w, int64_t x, bool lacked) {
   w->since_ns = SLI_MAX(c->input_ns, end_before(w->a, lacked ? w->a->before[x] : x));
 }
 
-/* What the firing waited for, up to where the walk has come. Returns the firing
- * that ran before, whose own waiting comes next; -1: the trace does not say. */
+/* Explains what a firing waited for, up to the walk's position. Returns the firing that ran
+ * before, whose own waiting comes next; -1: the trace does not say. */
 static int64_t walk_step(walker *w, int64_t x) {
   const analysis *a = w->a;
   const cause *c = &a->causes[x];
@@ -93,7 +92,7 @@ static void add_segment(void *ctx, const segment *x) {
   p->segments[p->count++] = *x;
 }
 
-/* The last firing of the step's work to end. */
+/* Returns the last firing of the step's work to end. */
 static int64_t last_of_step(const analysis *a, int64_t step) {
   int64_t last = -1;
   for (int32_t d = 0; d < a->plan->ndevices; d++) {

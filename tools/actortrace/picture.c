@@ -7,7 +7,7 @@
 
 /* ---- colours ----------------------------------------------------------------------- */
 
-/* Told apart by those who do not see red or green; as 256-colour numbers. */
+/* Colours that people with red-green colour blindness can tell apart, as 256-colour numbers. */
 static const struct paint {
   int back, text;
 } paints[SL_CLASS_COUNT] = {[SL_CLASS_F] = {25, 231}, [SL_CLASS_B] = {214, 16},
@@ -41,7 +41,7 @@ static const char wait_marks[SL_WAIT_COUNT] = {[SL_WAIT_INPUT] = '.', [SL_WAIT_C
                                                [SL_WAIT_DEVICE] = 'd', [SL_WAIT_POLICY] = 'p',
                                                [SL_WAIT_START] = 's'};
 
-/* One lane: for each column the piece that fills most of it, or -1. */
+/* Finds for each column of a line the piece that fills most of it, or -1. */
 static void fill_columns(const line *l, uint64_t from, uint64_t to, int columns, int64_t *out) {
   size_t at = 0;
   for (int c = 0; c < columns; c++) {
@@ -59,7 +59,7 @@ static void fill_columns(const line *l, uint64_t from, uint64_t to, int columns,
   }
 }
 
-/* A firing in so many columns: "F12" as far as there is room, then a bar. */
+/* Draws a firing in so many columns: as much of "F12" as fits, then a bar. */
 static void draw_run(const shower *s, const sl_trace_firing *f, int columns) {
   sl_class cls = s->plan->actors[f->record.actor].cls;
   char text[32];
@@ -94,7 +94,7 @@ static void draw_lane(const shower *s, const line *l, uint64_t from, uint64_t to
   free(at);
 }
 
-/* The firings of one queue as a line of their own. */
+/* Makes a line from the firings of one queue. */
 static line queue_line(const analysis *a, int32_t queue, uint64_t from, uint64_t to) {
   line l = {0};
   size_t capacity = 0;
@@ -134,7 +134,7 @@ static void draw_axis(const shower *s, int names, uint64_t span_ns, int columns)
   fputc('\n', s->out);
 }
 
-/* The classes that the plan's work has, and what idle time is for. */
+/* Draws the key: the classes of the plan's work, and the reasons of idle time. */
 static void draw_key(const shower *s) {
   bool has[SL_CLASS_COUNT] = {0};
   for (int32_t i = 0; i < s->plan->nactors; i++) has[s->plan->actors[i].cls] = true;
@@ -151,7 +151,7 @@ static void draw_key(const shower *s) {
 }
 
 void draw_step(const shower *s) {
-  uint64_t from, to; /* what follows the work is the update */
+  uint64_t from, to; /* after the work comes the update */
   if (!work_window(s->a, s->step, &from, &to)) return;
   char text[32];
   char title[96];

@@ -1,10 +1,10 @@
-/* The trace's plan once more, on the virtual clock: what a run would have taken
- * with the durations that were measured, and with a slot more here or there.
+/* Replay of a trace's plan on the virtual clock, with measured durations, and with a slot more
+ * here or there.
  *
- * The plan in a trace has no programs, and needs none: every queue is replaced
- * by a timed one and every actor takes its median duration. What differs from
- * the run is only what the clock cannot know, the noise. A quota is tried by
- * running with it, so an answer accounts for everything that depends on it. */
+ * The plan in a trace has no programs, and needs none: every queue is replaced by a timed one,
+ * and every actor takes its median duration. Only noise, which the clock cannot know, differs
+ * from the run. A quota is tried by a replay, so the answer accounts for everything that depends
+ * on it. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int by_value(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* The firings' durations actor by actor; the first of them in begin[actor]. */
+/* Sorts durations actor by actor; begin[actor] is the first one's index. */
 static double *sort_durations(const sl_trace *t, size_t *begin) {
   size_t nactors = (size_t)t->plan->nactors;
   for (size_t i = 0; i < t->nfirings; i++) begin[t->firings[i].record.actor + 1]++;
@@ -75,10 +75,10 @@ void replay_fini(replay *r) { sli_rehearsal_fini(&r->rehearsal); }
 
 /* ---- advice ------------------------------------------------------------------------- */
 
-/* A knob and what was waited for its sake. */
+/* A knob and the time waited for it. */
 typedef struct knob {
   advice advice;
-  uint64_t waited_ns, most_ns; /* by all its registers, by the one named */
+  uint64_t waited_ns, most_ns; /* waits for all its registers; for the one named */
 } knob;
 
 static int32_t stage_of(const sl_plan *plan, const sl_register *r) {
@@ -93,7 +93,7 @@ bool answers(const sl_plan *plan, int32_t reg, const advice *a) {
   return a->stage == SL_NONE || stage_of(plan, r) == a->stage;
 }
 
-/* How long each register's producer waited for its credit, on whatever queue. */
+/* Returns how long each register's producer waited for its credit, on any queue. */
 static uint64_t *credit_waits(const analysis *a) {
   uint64_t *waits = sli_calloc((size_t)a->plan->nregs + 1, sizeof *waits);
   for (size_t i = 0; i < a->nfirings; i++) {
@@ -126,7 +126,7 @@ static void add_wait(const analysis *a, knob *knobs, int32_t *count, advice whic
       which.pool == SL_NONE ? plan->regs[which.reg].quota : plan->pools[which.pool].quota;
 }
 
-/* Every knob whose credit somebody waited for, stage by stage and everywhere. */
+/* Lists every knob whose credit was waited for, by stage and for all stages. */
 static knob *list_knobs(const analysis *a, int32_t *count) {
   const sl_plan *plan = a->plan;
   uint64_t *waits = credit_waits(a);
@@ -151,7 +151,8 @@ static knob *list_knobs(const analysis *a, int32_t *count) {
   return knobs;
 }
 
-/* A pool's slot costs as much as the largest of its registers takes. */
+/* Sets the extra slots and their cost. A pool's slot costs as much as the largest of its
+ * registers takes. */
 static void set_extra(const sl_plan *plan, advice *k, int32_t *extra) {
   for (int32_t r = 0; r < plan->nregs; r++) {
     bool is_its = answers(plan, r, k);
@@ -174,7 +175,7 @@ static sl_status try_knob(const analysis *a, const double *seconds, int32_t *ext
   return SL_OK;
 }
 
-/* Fastest first; of equal ones the cheaper. */
+/* Orders by speed; ties by cost. */
 static int by_gain(const void *a, const void *b) {
   const advice *x = a, *y = b;
   if (x->step_seconds != y->step_seconds) return x->step_seconds < y->step_seconds ? -1 : 1;
@@ -182,7 +183,8 @@ static int by_gain(const void *a, const void *b) {
   return x->reg < y->reg ? -1 : x->reg > y->reg;
 }
 
-/* Slots at every stage are no advice if those of one stage do as well. */
+/* Says whether the slots of one stage do as well as slots at every stage, which are then no
+ * advice. */
 static bool is_better_elsewhere(const advices *all, const advice *k) {
   for (int32_t i = 0; i < all->count; i++) {
     const advice *other = &all->items[i];

@@ -14,8 +14,9 @@ static void print_tick(const tick_taken *x, FILE *out) {
   else fputs("\t-\t-\t-", out);
 }
 
-/* One line per firing; and where slots have rows, how many of them were valid. Of a server whose log is there, also of how many
- * sequences they were, how many of chunks, and behind how many positions. */
+/* Prints one line per firing, with its number of valid rows if slots have rows. With a server's
+ * log, also the tick's number of sequences, its rows of prompt chunks, and the positions before
+ * them. */
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
   const sl_plan *plan = t->plan;
   bool rows = has_rows(t);
@@ -55,8 +56,8 @@ static void print_reason(void *ctx, const piece *p) {
           p->to_ns - p->from_ns);
 }
 
-/* For each step and device one line for its span, one for its own work, one for
- * other work, and one for each time it was idle: these add up to the span. */
+/* Prints for each step and device one line for its span, one for its own work, one for other
+ * work, and one for each idle time. These add up to the span. */
 sl_status command_reasons(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
   fprintf(out, "step\tdevice\treason\tregister\tproducer\tstart_ns\tns\n");

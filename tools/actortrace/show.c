@@ -1,5 +1,4 @@
-/* actortrace show: a step as a picture in the terminal, and below it who waited
- * for whom and what would help. */
+/* actortrace show: a step as a picture in the terminal, with tables of waits and advice below. */
 #include "tools/actortrace/show.h"
 
 #include <inttypes.h>
@@ -26,7 +25,7 @@ static account sum_accounts(const shower *s, int32_t device) {
   return sum;
 }
 
-/* Is there room for the memory there is beside the memory in use? */
+/* Says whether there is room for the total memory beside the memory in use. */
 static bool is_wide(const shower *s, int names) { return s->width >= names + 83; }
 
 static void print_device(const shower *s, int names, const char *name, const account *x,
@@ -69,7 +68,7 @@ static void print_devices(const shower *s) {
             100 - percent(busy, longest) / (double)devices);
 }
 
-/* Below this share of the time workers want to run, the wait for a core is not worth a line. */
+/* Percent of the workers' ready time below which waits for a core are not printed. */
 static const double little_core_wait = 5;
 
 static void print_cores(const shower *s) {

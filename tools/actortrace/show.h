@@ -1,4 +1,4 @@
-/* What the parts of actortrace show share. */
+/* Internal interface of actortrace show. */
 #ifndef SLUICE_TOOLS_SHOW_H
 #define SLUICE_TOOLS_SHOW_H
 
@@ -10,15 +10,15 @@ typedef struct shower {
   FILE *out;
   int width;
   bool color;
-  step_range range;  /* of the tables */
-  int64_t step;      /* of the picture */
+  step_range range;  /* steps of the tables */
+  int64_t step;      /* step of the picture */
   advices advices;
-  char *no_advice;   /* why there is none, or NULL */
+  char *no_advice;   /* reason that there is no advice, or NULL */
   int32_t device;    /* -1: all */
   bool queues;
 } shower;
 
-/* Columns before the text of an entry: a time and a share of a hundred. */
+/* Columns before the text of an entry: a time and a percentage. */
 enum { ENTRY_INDENT = 18 };
 
 void show_heading(const shower *s, const char *text);
@@ -30,8 +30,8 @@ static inline bool is_shown(const shower *s, int32_t device) {
   return s->device < 0 || s->device == device;
 }
 
-void draw_step(const shower *s);    /* the step as a picture */
-void print_waits(const shower *s);  /* what idle devices waited for, and what held them up */
-void print_path(const shower *s);   /* the critical path of the step */
+void draw_step(const shower *s);    /* draws the step as a picture */
+void print_waits(const shower *s);  /* prints what idle devices waited for, and the causes */
+void print_path(const shower *s);   /* prints the critical path of the step */
 
 #endif

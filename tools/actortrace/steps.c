@@ -1,4 +1,4 @@
-/* The steps of a trace: those that are there, those that are whole, the typical one. */
+/* Steps of a trace: all, the whole ones, and the typical one. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
@@ -24,10 +24,10 @@ int64_t count_steps(const sl_trace *t, step_range r) {
   return n;
 }
 
-/* Does it fire in every step? Evaluations and checkpoints do not. */
+/* Says whether an actor fires in every step. Evaluations and checkpoints do not. */
 static bool fires_always(const analysis *a, int32_t actor) { return a->plan->actors[actor].every <= 1; }
 
-/* Of each step of the trace, firings of actors that fire in every step. */
+/* Counts, for each step, firings of actors that fire in every step. */
 static uint64_t *count_firings(const analysis *a) {
   uint64_t *count = sli_calloc(a->trace->nsteps + 1, sizeof *count);
   for (size_t i = 0; i < a->nfirings; i++) {
@@ -54,7 +54,7 @@ step_range steps_to_count(const analysis *a) {
   free(firings);
   if (range.first == 0 && count > 1) range.first = 1;
   if (count || !t->nsteps) return range;
-  return (step_range){t->step[0].step, t->step[0].step}; /* none is whole: what there is */
+  return (step_range){t->step[0].step, t->step[0].step}; /* no step is whole: take what is there */
 }
 
 typedef struct length {

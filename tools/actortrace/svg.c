@@ -1,7 +1,7 @@
-/* actortrace svg: a step, or several in a row, as a figure for a paper or a page.
+/* actortrace svg: one or several steps as a figure for a paper or a page.
  *
- * White ground, letters as well as colours, nothing but rectangles, lines and
- * text: it prints, scales and can be edited by hand. */
+ * The ground is white, classes have letters as well as colours, and there are only rectangles,
+ * lines and text. The figure prints, scales, and can be edited by hand. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ typedef struct figure {
   FILE *out;
   uint64_t from, to;
   step_range steps;
-  int32_t most_rows; /* of a firing that is seen; SL_NONE: none has rows */
+  int32_t most_rows; /* most valid rows of a visible firing; SL_NONE: none has rows */
   bool queues;
   double y;
 } figure;
@@ -68,7 +68,7 @@ static void draw_idle(const figure *g, const piece *p, double x, double w) {
             x + w / 2, g->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
 }
 
-/* From the first start of the device's work in the steps to its last end, and the work. */
+/* Returns a device's time over the steps, from the first start of its work to the last end. */
 static account steps_account(const figure *g, int32_t device) {
   const sl_trace *t = g->a->trace;
   account sum = {0};
@@ -88,7 +88,7 @@ static void draw_lane(const figure *g, int32_t device) {
   for (size_t i = 0; i < l->count; i++) {
     const piece *p = &l->pieces[i];
     if (p->to_ns <= g->from || p->from_ns >= g->to) continue;
-    /* Idle time outside the device's span is not its own. */
+    /* idle time outside the device's span does not count */
     bool busy = p->wait == SL_WAIT_NONE;
     uint64_t from = SLI_MAX(p->from_ns, busy ? g->from : x.from_ns);
     uint64_t to = SLI_MIN(p->to_ns, busy ? g->to : x.to_ns);
@@ -101,7 +101,7 @@ static void draw_lane(const figure *g, int32_t device) {
 
 /* ---- valid rows ----------------------------------------------------------------------------- */
 
-/* The most rows of a pass of the device that is seen, or SL_NONE. */
+/* Returns the most rows of a visible pass of the device, or SL_NONE. */
 static int32_t rows_most(const figure *g, int32_t device) {
   const line *l = &g->a->lines[device];
   int32_t most = SL_NONE;
@@ -113,7 +113,7 @@ static int32_t rows_most(const figure *g, int32_t device) {
   return most;
 }
 
-/* A bar as high as the firing's share of the most rows, and above it how many that are. */
+/* Draws a bar whose height is the firing's share of the most rows, with the number above it. */
 static void draw_bar(const figure *g, const piece *p) {
   const sl_trace_firing *f = &g->a->firings[p->firing];
   double x = at_x(g, SLI_MAX(p->from_ns, g->from)), w = at_x(g, SLI_MIN(p->to_ns, g->to)) - x;
@@ -127,7 +127,7 @@ static void draw_bar(const figure *g, const piece *p) {
           x + w / 2, top - 1.5, text);
 }
 
-/* Under a device's passes, where any of them has rows. */
+/* Draws the rows under a device's passes, if any of them has rows. */
 static void draw_rows(figure *g, int32_t device) {
   if (rows_most(g, device) < 0) return;
   fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">rows, max %d</text>\n",
@@ -142,7 +142,7 @@ static void draw_rows(figure *g, int32_t device) {
   g->y += ROWS + 3;
 }
 
-/* ---- what goes beside the passes ----------------------------------------------------------- */
+/* ---- other queues -------------------------------------------------------------------------- */
 
 static bool is_seen(const figure *g, const sl_trace_firing *f) {
   return f->record.end_ns > g->from && f->record.start_ns < g->to;
@@ -152,7 +152,7 @@ static int32_t queue_of(const figure *g, const sl_trace_firing *f) {
   return g->a->plan->actors[f->record.actor].queue;
 }
 
-/* Has a queue beside a device's passes anything to show? */
+/* Says whether a queue beside a device's passes has anything to show. */
 static bool is_queue_seen(const figure *g, int32_t q) {
   if (!g->queues || g->a->work_queue[q]) return false;
   for (size_t i = 0; i < g->a->nfirings; i++) {
@@ -280,7 +280,7 @@ static void draw_device(figure *g, int32_t device) {
   g->y += MEMORY + GAP;
 }
 
-/* From the first start of the devices' work in the steps to the last end. */
+/* Finds the window from the first start of the devices' work in the steps to the last end. */
 static bool find_window(figure *g) {
   const sl_trace *t = g->a->trace;
   g->from = UINT64_MAX;

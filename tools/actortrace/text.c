@@ -23,7 +23,7 @@ const char *class_label(const sl_plan *plan, sl_class cls) {
 
 /* ---- lines no wider than the terminal ------------------------------------------------- */
 
-/* Columns of UTF-8 text, for characters of one column each. */
+/* Counts the columns of UTF-8 text, if each character takes one column. */
 static int columns_of(const char *text, size_t bytes) {
   int n = 0;
   for (size_t i = 0; i < bytes; i++) n += ((unsigned char)text[i] & 0xc0) != 0x80;

@@ -1,12 +1,12 @@
-/* --log: what a server's ticks took, by the file that actorserve --log has written: a line for each tick, with a word
- * request:position+rows for each sequence that it has rows of. */
+/* --log: durations of a server's ticks, from the file of actorserve --log. It has a line for
+ * each tick, with a word request:position+rows for each of its sequences. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/file.h"
 #include "tools/actortrace/actortrace.h"
 
-/* A word of a line; others say who gave pages up or was cancelled. */
+/* Reads a word of a line. Other words, of preempted or cancelled requests, are ignored. */
 static void read_word(const char *word, tick_taken *to) {
   unsigned long long id;
   long long from, rows;
@@ -33,7 +33,7 @@ const tick_taken *tick_of(const sl_trace *t, const ticks *all, const sl_trace_fi
   return pass && f->tick.number < (int64_t)all->count ? &all->of[f->tick.number] : NULL;
 }
 
-/* Passes of a server's only stage have slots of no rows. */
+/* Fills in the rows of passes. Slots of a server with a single stage have no rows. */
 static sl_status fill_in(const char *path, sl_trace *t, ticks *to) {
   size_t found = 0;
   to->firings = sli_calloc(t->nfirings, sizeof *to->firings);
@@ -68,9 +68,9 @@ void ticks_close(ticks *all) {
   free(all->firings);
 }
 
-/* ---- in numbers ------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------- */
 
-/* Of ticks with a chunk of a prompt, or of answers alone. */
+/* Statistics of ticks with a prompt chunk, or of answers alone. */
 typedef struct kind {
   size_t count;
   double seconds, rows, sequences;
