@@ -54,7 +54,7 @@ static void backward(const sl_call *call) {
   }
 }
 
-/* ---- served ----------------------------------------------------------------------------------- */
+/* ---- served ---------------------------------------------------------------------------------- */
 
 /* x, batch -> h, and the states [pages, C] */
 static sl_status infer_served(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -90,7 +90,7 @@ static const sl_op decay = {
     .grad = {{.op = &decay_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
-/* ---- the model -------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, int64_t C, int number) {
   sl_block(g, "layer.%d", number);

@@ -240,7 +240,7 @@ static looks *make_source(sl_graph *g, const sl_args *args) {
   return l;
 }
 
-/* ---- the model -------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static const sl_option options[] = {
     {"vertices", SL_OPTION_INT, "2000", "vertices of the graph", 2, 1 << 24},

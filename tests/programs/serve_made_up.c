@@ -100,7 +100,7 @@ static void *run(void *arg) {
   return arg;
 }
 
-/* ---- the engine -------------------------------------------------------------------------------- */
+/* ---- the engine ------------------------------------------------------------------------------ */
 
 static bool begins(const sl_request *q, const char *word) {
   int64_t n = (int64_t)strlen(word);

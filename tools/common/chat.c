@@ -49,7 +49,7 @@ static char *template_text(const cJSON *root) {
 }
 
 /* Reads a whole file from the folder of another one; NULL: it does not exist. The caller frees
-   it. */
+ * it. */
 static sl_status read_beside(const char *path, const char *name, char **out) {
   const char *slash = strrchr(path, '/');
   char *beside = sli_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);

@@ -10,7 +10,7 @@ typedef struct chat_found {
 } chat_found;
 
 /* Finds the chat settings: for a tokenizer.json in the files beside it, for a GGUF file in its
-   keys. */
+ * keys. */
 sl_status chat_find(const char *tokenizer, chat_found *out);
 void chat_found_fini(chat_found *f);
 /* Chooses the template called `name`, or the model's own if `name` is NULL. SL_E_USAGE: it is

@@ -18,7 +18,7 @@ static void add_way(choices *c, const char *again, sl_space space) {
 }
 
 /* Lists what a block may do with its activations. Recompute modes are tried only if the user
-   gave no --recompute. */
+ * gave no --recompute. */
 static void find_ways(choices *c, const sli_kind *kind) {
   bool free = !sl_arg_given(c->s->run, "recompute", 0);
   add_way(c, none, SL_SPACE_DEVICE);
@@ -71,10 +71,10 @@ void choices_fini(choices *c) { sli_arena_fini(&c->arena); }
 
 choice choice_none(const choices *c) { return (choice){.shard = c->shard}; }
 
-/* ---- how it is said --------------------------------------------------------------------------- */
+/* ---- how it is said -------------------------------------------------------------------------- */
 
 /* One word per block, told as briefly as possible: the commonest for all blocks, then the
-   exceptions. */
+ * exceptions. */
 typedef struct saying {
   const char *all;                 /* NULL: it is the default and not printed */
   int count;                       /* number of exceptions */
@@ -119,7 +119,7 @@ static void say_recompute(const choices *c, const choice *x, saying *out) {
   say_words(c, words, c->ways[0].again, out);
 }
 
-/* ---- as settings -------------------------------------------------------------------------------- */
+/* ---- as settings ----------------------------------------------------------------------------- */
 
 static sl_space space_of(const char *word) {
   int space = 0;
@@ -166,7 +166,7 @@ void choice_apply(const choices *c, const choice *x, sli_arena *arena, settings 
   to->kept.shard = options_words("shard")[x->shard];
 }
 
-/* ---- as text -------------------------------------------------------------------------------------- */
+/* ---- as text --------------------------------------------------------------------------------- */
 
 /* "--home act=disk --home act@h.3=device", "--recompute full --recompute none@h.3" */
 static void print(FILE *to, const saying *said, const char *option, const char *name) {

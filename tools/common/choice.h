@@ -1,5 +1,5 @@
 /* Placement of everything in a plan, block by block: one choice of many, and how it is expressed
-   as options. */
+ * as options. */
 #ifndef SLUICE_TOOLS_COMMON_CHOICE_H
 #define SLUICE_TOOLS_COMMON_CHOICE_H
 
@@ -8,7 +8,7 @@
 enum { CHOICE_BLOCKS = 512 }; /* blocks that can differ; later ones follow the last of these */
 
 /* Treatment of a block's activations for the backward pass: whether they are recomputed, and
-   where they are kept. */
+ * where they are kept. */
 typedef struct choice_way {
   const char *again; /* "none", "selective", "full" */
   sl_space space;

@@ -1,5 +1,5 @@
 /* Umbrella header of what planning tools share: command lines, models, machines, durations and
-   plans. */
+ * plans. */
 #ifndef SLUICE_TOOLS_COMMON_H
 #define SLUICE_TOOLS_COMMON_H
 

@@ -8,7 +8,7 @@
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* One list of durations: "F=1", or "F=1:2:1" stage by stage, or "head.F=..." for a block that is
-   spread over the stages. */
+ * spread over the stages. */
 typedef struct seconds_list {
   const char *name, *block; /* block NULL: the stages themselves */
   int count;

@@ -18,7 +18,7 @@ typedef struct reading {
 
 enum { MOST_POINTS = 1 << 20, MOST_ROWS = 1 << 14 };
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static size_t count_numbers(const cJSON *item) {
   if (!cJSON_IsArray(item)) return 1;
@@ -47,7 +47,7 @@ static sl_status read_numbers(const reading *r, const cJSON *item, int *count, c
   return flatten(r, item, &at);
 }
 
-/* ---- curves ------------------------------------------------------------------------------------- */
+/* ---- curves ---------------------------------------------------------------------------------- */
 
 static sl_status read_axis(const reading *r, sl_curve_axis axis, const cJSON *item, sl_curve *out) {
   int d = out->ndims++;
@@ -110,7 +110,7 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
   return status ? status : read_seconds(r, item, seconds, out);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static sl_hardware_row *row_of(sl_hardware_row *rows, int *count, const char *op) {
   for (int i = 0; i < *count; i++)
@@ -161,7 +161,7 @@ static sl_status read_rows(const reading *r, const curves_parts *p, double flops
   return status;
 }
 
-/* ---- exchanges and links ------------------------------------------------------------------------------ */
+/* ---- exchanges and links --------------------------------------------------------------------- */
 
 static const char *const exchanges[SL_EXCHANGES] = {
     [SL_EXCHANGE_ALL_REDUCE] = "all-reduce", [SL_EXCHANGE_ALL_GATHER] = "all-gather",

@@ -1,5 +1,5 @@
 /* Measured curves of a machine file: durations of single ops, exchanges and links, beyond its
-   overall rates. */
+ * overall rates. */
 #ifndef SLUICE_TOOLS_COMMON_CURVES_H
 #define SLUICE_TOOLS_COMMON_CURVES_H
 
@@ -16,7 +16,7 @@ typedef struct curves_parts {
 } curves_parts;
 
 /* Reads the curves into `out`, in arrays of the arena. `flops` is the peak rate. SL_E_INPUT
-   names file and field. */
+ * names file and field. */
 sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops, sli_arena *arena, sl_hardware *out);
 
 #endif

@@ -74,7 +74,7 @@ static sl_status check_number(const reading *r, const char *key, int64_t wanted,
 }
 
 /* Checks that rotary embedding covers whole heads, and that keys and values have the same head
-   size. */
+ * size. */
 static sl_status check_heads(reading *r) {
   const sl_args *args = r->config.s->model_args;
   int64_t width = sl_arg_int(args, "width"), heads = sl_arg_int(args, "heads");
@@ -125,7 +125,7 @@ static double number(const reading *r, const char *key, double missing) {
 }
 
 /* Formats a YaRN rope. llama.cpp's attention factor multiplies the one that follows from the
-   stretch of the context. */
+ * stretch of the context. */
 static char *yarn_of_keys(const reading *r, double factor) {
   double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
   double own = factor > 1 ? 0.1 * log(factor) + 1 : 1, attention = number(r, "rope.scaling.attn_factor", 1);
@@ -156,7 +156,7 @@ static sl_status set_rope(reading *r) {
   return status;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static bool is_own(const reading *r, const char *key) {
   size_t n = strlen(r->architecture);
@@ -214,7 +214,7 @@ static sl_status check_angles(const reading *r) {
   return SL_OK;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static sl_status apply_keys(const reading *r) {
   config_field named[SLI_COUNT(fields)] = {{0}};

@@ -119,7 +119,7 @@ static const family families[] = {
      .keys = {config_keys_llama, config_keys_qwen3_moe}, .theta = "10000", .switched = true,
      .fixed = qwen3_moe_fixed, .derive = derive_llama, .describe = describe_qwen_moe}};
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Formats a number of rope_parameters for a rope's text; NULL: the key is absent. */
 static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
@@ -232,7 +232,7 @@ static sl_status read_window(const config *c, const family *f) {
 }
 
 /* Derives options of LLaMA-like families, and refuses biases that the family lacks: their
-   weights would be ignored. */
+ * weights would be ignored. */
 static sl_status derive_llama(const config *c, const family *f) {
   const cJSON *said = config_at(c->root, "attention_bias");
   const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
@@ -326,7 +326,7 @@ sl_status huggingface_model(const char *folder, const char **out) {
   return status;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static double number_of(const settings *s, const char *name) {
   const sl_option *o = s->model->options;

@@ -19,7 +19,7 @@ sl_status huggingface_model(const char *folder, const char **out);
 sl_status huggingface_read(const char *folder, const settings *s);
 
 /* Checks that huggingface_save() can write config.json. SL_E_USAGE: there would be none, or it
-   could not express the model's options. */
+ * could not express the model's options. */
 sl_status huggingface_check(const char *folder, const settings *s);
 /* Writes config.json beside saved weights: that of `from`, or if `from` is NULL one made of the
  * model's options. Copies other files of `from` except weights. SL_E_IO names the file. */

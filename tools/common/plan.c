@@ -54,7 +54,7 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
 }
 
 /* Says whether one device stands for all of its stage: for large grids this is as accurate and
-   much faster. */
+ * much faster. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
   return s->clock == SL_CLOCK_VIRTUAL && s->stages * settings_ranks(s) > MOST_DEVICES;

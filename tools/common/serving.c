@@ -65,7 +65,7 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
 }
 
 /* ---- options that processes must share
-   ----------------------------------------------------------- */
+ * ----------------------------------------------------------- */
 
 sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"), *dot = strrchr(s->model_word, '.');

@@ -14,7 +14,7 @@
 
 typedef struct settings settings;
 
-/* What distinguishes one tool's command line from another's. */
+/* Definition of one tool's command line. */
 typedef struct tool {
   const char *name;
   const char *usage;          /* more lines of the usage, or NULL */
@@ -43,7 +43,7 @@ struct settings {
   const sl_model *model;
   sl_args *model_args;
   bool done;              /* the help or a listing was printed: nothing is left to do */
-  /* What is planned, parsed from the options. */
+  /* Plan settings, parsed from the options. */
   sl_device_options devices;
   int processes, process; /* processes of the job, and the number of this one */
   int stages;

@@ -126,7 +126,7 @@ static int compare(const trial *a, const trial *b) {
   return a->moved < b->moved ? -1 : a->moved > b->moved;
 }
 
-/* ---- starting points ---------------------------------------------------------------------------- */
+/* ---- starting points ------------------------------------------------------------------------- */
 
 static bool can_go_on(const search *x, double share) { return (double)x->firings < share * MOST_FIRINGS; }
 
@@ -143,7 +143,7 @@ static bool try_all(search *x, choice c) {
 }
 
 /* Makes a choice with `count` blocks treated one way and the rest another; the blocks are the
-   first ones, or evenly spaced. */
+ * first ones, or evenly spaced. */
 static choice divide(const search *x, choice c, int way, int other, int count, bool spread) {
   int n = x->all.nblocks;
   for (int b = 0; b < n; b++) {
@@ -154,7 +154,7 @@ static choice divide(const search *x, choice c, int way, int other, int count, b
 }
 
 /* Finds, by bisection, the fewest blocks to treat one way so that the rest may go the other way,
-   which does not fit alone. */
+ * which does not fit alone. */
 static void try_divided(search *x, choice base, int way, int other, bool spread) {
   int enough = x->all.nblocks, few = 0;
   while (enough - few > 1) {
@@ -179,7 +179,7 @@ static void try_ways(search *x, choice base) {
 }
 
 /* Tries every offload target of the state and every level of sharding, with a share of the
-   effort each. */
+ * effort each. */
 static void try_starts(search *x) {
   choice first = choice_none(&x->all);
   if (!try_all(x, first) && fits(x, &first)) return; /* nothing is faster than keeping everything */
@@ -192,7 +192,7 @@ static void try_starts(search *x) {
     }
 }
 
-/* ---- climbing ------------------------------------------------------------------------------------- */
+/* ---- climbing -------------------------------------------------------------------------------- */
 
 static bool change_way(const search *x, choice *c, int i) {
   int block = i / x->all.nways, way = i % x->all.nways;
@@ -240,7 +240,7 @@ static void climb(search *x, size_t from) {
   }
 }
 
-/* ---- the search ------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 static int by_worth(const void *a, const void *b) { return compare(a, b); }
 

@@ -1,5 +1,5 @@
 /* Run fingerprint (terms): names and values that processes of one job, or a run and the run it
-   resumes, must have in common. */
+ * resumes, must have in common. */
 #ifndef SLUICE_TOOLS_COMMON_TERMS_H
 #define SLUICE_TOOLS_COMMON_TERMS_H
 
@@ -22,7 +22,7 @@ void terms_add(terms *t, char *name, char *value, char *usual);
 bool terms_have(const terms *t, const char *name);
 
 /* Adds one option, named with "--" or another prefix, with the value in force or all values
-   given. */
+ * given. */
 void terms_add_option(terms *t, const char *prefix, const sl_option *option, const sl_args *args);
 /* Adds all options of a table except those that `apart` accepts, which are added already or may
  * differ between processes. An option that shares its name with a model's becomes "the tool's

@@ -122,7 +122,7 @@ static const char *const *given_texts(settings *s, const char *name, int *count)
 }
 
 /* Reads the adapters. Those of a folder keep the ranks they were saved with, whatever patterns
-   say. */
+ * say. */
 static sl_status read_adapters(settings *s) {
   const char *dir = settings_text(s, "adapter");
   int given, found = 0;
@@ -246,7 +246,7 @@ void settings_occupy(settings *s) {
 }
 
 /* Reads --clock. On the virtual clock no device computes: modelled devices replace the real
-   ones. */
+ * ones. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
   const sli_kind *kind = sli_kind_find(s->devices.kind), *model = sli_kind_model(kind);

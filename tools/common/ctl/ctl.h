@@ -24,7 +24,7 @@ typedef struct subject {
   size_t own_bytes;      /* bytes of plain data the owner sends for each process, written by tell */
   void (*tell)(void *ctx, void *own);
   /* Adds the owner's data of all processes to the answer: own[processes], NULL for one that did
-     not answer. */
+   * not answer. */
   void (*describe)(void *ctx, const sl_look *look, const void *const *own, struct cJSON *to);
 } subject;
 
@@ -68,7 +68,7 @@ typedef struct topic {
 } topic;
 
 /* The built-in questions: status of the run; registers' quotas, shown and changed; a trace of
-   the run, written to a file. */
+ * the run, written to a file. */
 extern const question question_look, question_quota, question_trace;
 sl_status request_status(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_quota(control *c, const subject *s, const char *text, FILE *out);
@@ -79,7 +79,7 @@ sl_status request_trace(control *c, const subject *s, const char *text, FILE *ou
 /* Connects to the socket of another process of this user. SL_E_INPUT: there is none. */
 sl_status socket_connect(pid_t pid, int *out);
 /* Lists all such processes in order, and removes the sockets of dead ones. The caller frees
-   *out. */
+ * *out. */
 size_t socket_list(pid_t **out);
 
 #endif

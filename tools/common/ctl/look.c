@@ -77,7 +77,7 @@ static void add_device_names(cJSON *to, const subject *s, int process) {
 }
 
 /* Adds the mean bubble of a process's devices (-1: of all devices), over the known ones; null if
-   none is known. */
+ * none is known. */
 static void add_bubble(cJSON *to, const subject *s, const sl_look *look, int process) {
   double sum = 0;
   int n = 0;

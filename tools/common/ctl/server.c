@@ -226,7 +226,7 @@ static bool receive_line(int fd, char *line, size_t size) {
 }
 
 /* Sends the answer. If the client has gone or does not read, the answer is dropped and the run
-   goes on. */
+ * goes on. */
 static void send_all(int fd, const char *text, size_t bytes) {
   while (bytes) {
     ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
@@ -249,7 +249,7 @@ static void send_answer(control *c, int fd, char *line) {
 }
 
 /* Serves one client, with a short timeout for its request and a shorter one for reading the
-   answer. */
+ * answer. */
 static void converse(control *c, int fd) {
   uint64_t until = sli_now_ns() + 2000000000u;
   bool readable = false;

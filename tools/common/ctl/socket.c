@@ -31,7 +31,7 @@ static sl_status address_of(pid_t pid, struct sockaddr_un *out) {
 }
 
 /* Checks that the listener belongs to the same user: in a directory that others may write to,
-   anybody could listen. */
+ * anybody could listen. */
 static sl_status check_peer(int fd, pid_t pid) {
   struct ucred peer;
   socklen_t size = sizeof peer;

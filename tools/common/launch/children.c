@@ -159,7 +159,7 @@ static void next_stage(children *c) {
 }
 
 /* Says whether a child died of a signal that neither the user nor the parent sent, while the job
-   was not ending. */
+ * was not ending. */
 static bool is_violent(const children *c, int i, int status) {
   return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE && !c->all[i].ours;
 }
@@ -196,7 +196,7 @@ static void take_end(children *c, int i, int status) {
 }
 
 /* Kills a stopped child and makes it the culprit: a process that failed earlier only noticed its
-   silence. */
+ * silence. */
 static void kill_stopped(children *c, int i) {
   c->all[i].ours = true;
   kill(c->all[i].pid, SIGKILL);

@@ -18,7 +18,7 @@
 #include "tools/common/planner/inner.h"
 
 /* Costs of a stage: seconds of a microbatch, the part of them that is exchange, seconds of an
-   update; and bytes. */
+ * update; and bytes. */
 enum { PASSES, EXCHANGES, UPDATE, PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, BLOCKS, FIGURES };
 
 typedef struct stage {
@@ -41,7 +41,7 @@ static int rows_of(const planner *p, const plan_choice *c) {
 }
 
 /* Returns the key of a choice's stage. If the batch size is unknown, rows follow from the number
-   of parts a step is cut into. */
+ * of parts a step is cut into. */
 static stage key_of(const planner *p, const plan_choice *c) {
   int rows = p->batch ? rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
   return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE],
@@ -60,7 +60,7 @@ static size_t find(const stages *all, const stage *key) {
   return i;
 }
 
-/* ---- one stage -------------------------------------------------------------------------------------- */
+/* ---- one stage ------------------------------------------------------------------------------- */
 
 static void add_times(double to[FIGURES], const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -109,7 +109,7 @@ static bool make_with(const planner *p, const stage *s, int layers, double of[FI
 enum { FEW_LAYERS = 2, SOME_LAYERS = 4, MANY_LAYERS = 8 };
 
 /* Extrapolates from two plans with few layers. False: the part independent of layers would be
-   negative. */
+ * negative. */
 static bool make_few(const planner *p, const stage *s, double of[FIGURES]) {
   double few[FIGURES], some[FIGURES];
   bool good = make_with(p, s, FEW_LAYERS, few) && make_with(p, s, SOME_LAYERS, some);
@@ -137,7 +137,7 @@ static void compare_layers(stages *all) {
   for (int f = 0; f < FIGURES; f++) all->even &= fabs(few[f] - s->of[f]) <= 0.01 * s->of[f];
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------ */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* Lower bound of a step's seconds. Without zero-bubble schedules the last stage waits for its
  * first microbatch, and the first stage for the last one to return. Exchange overlaps passes,
@@ -189,7 +189,7 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
 }
 
 /* ---- choices that do not fit as they are
-   ------------------------------------------------------------------- */
+ * ------------------------------------------------------------------- */
 
 /* Lower bound with fewer slots than the schedule wants. With all slots that fit in use, a
  * microbatch leaves a stage no faster than earlier ones make room, so the round trip through
@@ -204,7 +204,7 @@ static double seconds_with_fewer(const planner *p, const plan_choice *c, const s
 }
 
 /* Lower bound if some blocks recompute: the fraction of blocks is the excess memory divided by
-   what full recompute saves. */
+ * what full recompute saves. */
 static double seconds_with_some(const planner *p, const plan_choice *c, const stage *again) {
   if (!again || p->fixed[PLAN_RECOMPUTE] >= 0 || c->at[PLAN_RECOMPUTE]) return INFINITY;
   double all = least_bytes(c, again, kept_ahead(c)), budget = (double)p->budget;
@@ -252,7 +252,7 @@ static int by_bound(const void *a, const void *b) {
 }
 
 /* Bounds all choices. Excluded ones stay at the end of the list: if nothing fits, the smallest
-   is reported. */
+ * is reported. */
 void planner_bound(planner *p) {
   stages all = {.planner = p};
   for (size_t i = 0; i < p->count; i++) {

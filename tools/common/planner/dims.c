@@ -26,7 +26,7 @@ const char *planner_word(plan_dim dim, int value) {
   return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
 }
 
-/* ---- what is fixed ------------------------------------------------------------------------------ */
+/* ---- what is fixed --------------------------------------------------------------------------- */
 
 static int read_value(plan_dim dim, const char *text) {
   int value = -1;
@@ -85,10 +85,10 @@ sl_status planner_fix(planner *p, const char *text) {
 }
 
 /* ---- how a choice is expressed
-   -------------------------------------------------------------------- */
+ * -------------------------------------------------------------------- */
 
 /* Says whether the experts' grid is mentioned. If their number does not divide that of the
-   data's devices, the experts have their own grid anyway. */
+ * data's devices, the experts have their own grid anyway. */
 static bool are_experts_said(const planner *p, const plan_choice *c) {
   return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 && c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
 }

@@ -52,7 +52,7 @@ sl_space planner_away(const planner *p);
 typedef enum plan_care { PLAN_EXACT, PLAN_ALIKE, PLAN_ROUGH } plan_care;
 
 /* The result of making the plan of a choice with a given number of microbatches, of the choice's
-   rows each. */
+ * rows each. */
 typedef struct plan_made {
   planned planned;
   sl_args *args; /* arguments of the model */

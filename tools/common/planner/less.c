@@ -31,7 +31,7 @@ typedef struct large {
   int fewest;          /* slots that a stage needs at least */
 } large;
 
-/* ---- the plan that is too large ------------------------------------------------------------------------- */
+/* ---- the plan that is too large -------------------------------------------------------------- */
 
 static int knob_of(const sl_register *r) {
   for (int k = 0; k < KNOBS && r->quota_name; k++)
@@ -51,7 +51,7 @@ static void see_register(large *x, const sl_register *r) {
 }
 
 /* Assigns blocks to stages. A block is where its parameters are; one without parameters is where
-   the block before it is. */
+ * the block before it is. */
 static void see_blocks(large *x, const planned *made) {
   const sl_param_info *params;
   int n = sl_lowered_params(made->lowered, &params);
@@ -81,7 +81,7 @@ static void look_away(large *x) {
   free(x->stage_of);
 }
 
-/* ---- fewer slots ---------------------------------------------------------------------------------------- */
+/* ---- fewer slots ----------------------------------------------------------------------------- */
 
 static int most_slots(const stage *s) {
   int most = 0;
@@ -116,10 +116,10 @@ static double give_up_slot_on(large *x, int device) {
   return at < 0 ? -1 : give_up_slot(x, at);
 }
 
-/* ---- blocks that compute again --------------------------------------------------------------------------- */
+/* ---- blocks that compute again --------------------------------------------------------------- */
 
 /* Returns the next block to recompute. The model's ends come last: they are expensive to compute
-   and small to keep. */
+ * and small to keep. */
 static int next_block(const large *x, int at) {
   int last = SL_NONE;
   for (int b = 0; b < x->less->nblocks; b++) {
@@ -154,7 +154,7 @@ static double compute_again_on(large *x, int device) {
 }
 
 /* ---- interface
-   ---------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 plan_less *planner_less_create(const planned *made, const plan_choice *c) {
   plan_less *less = sli_calloc(1, sizeof *less);
@@ -204,7 +204,7 @@ bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool sl
 }
 
 /* ---- how it is expressed
-   ------------------------------------------------------------------------------------ */
+ * ------------------------------------------------------------------------------------ */
 
 int planner_less_quotas(const plan_less *less, sl_quota *to) {
   int n = 0;

@@ -12,7 +12,7 @@ void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ct
   each(p->threads, p->interrupted, from, end, fn, ctx);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static void apply_home(const planner *p, const char *word, sli_arena *arena, settings *to) {
   sl_home_options *homes = &to->kept.homes;

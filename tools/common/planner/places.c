@@ -75,7 +75,7 @@ static void swap(int *device, int a, int b) {
 }
 
 /* Tries all swaps of two devices, and after each, beyond its first device, up to `times` swaps
-   in all. */
+ * in all. */
 static void vary(const planner *p, int *device, int from, int times, plan_choice *best) {
   for (int a = from; a < p->devices; a++)
     for (int b = a + 1; b < p->devices && !planner_stopped(p); b++) {
@@ -87,7 +87,7 @@ static void vary(const planner *p, int *device, int from, int times, plan_choice
 }
 
 /* Improves the assignment of few devices by simulation alone; of very few, by trying all
-   permutations. */
+ * permutations. */
 static void settle(const planner *p, plan_choice *c) {
   enum { VERY_FEW = 4, FEW = 8, ROUNDS = 4 };
   int device[FEW];

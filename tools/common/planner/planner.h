@@ -37,7 +37,7 @@ typedef struct plan_dim_info {
 extern const plan_dim_info plan_dims[PLAN_DIMS];
 
 /* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of activations, or
-   blocks that recompute. */
+ * blocks that recompute. */
 typedef struct plan_less {
   sli_arena arena;
   int stages, nblocks;

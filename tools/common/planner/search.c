@@ -18,7 +18,7 @@
 
 enum { ROUND = 8 };
 
-/* ---- the search ---------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* Orders by time; ties by memory. */
 static int by_worth(const void *a, const void *b) {
@@ -45,7 +45,7 @@ static void keep_smallest(planner *p) {
 }
 
 /* Finds the smallest plan among those excluded as too large, each made as small as possible,
-   until the rest cannot be smaller. */
+ * until the rest cannot be smaller. */
 static void find_smallest(planner *p) {
   enum { MOST = 48 };
   size_t first = p->count - p->left_out, most = SLI_MIN(first + MOST, p->count);
@@ -147,7 +147,7 @@ const plan_choice *planner_second(const planner *p, plan_dim dim) {
   return NULL;
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------------------- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 /* Returns the value of a model option; 0: the model has none of that name. */
 static int number_of(const settings *s, const char *name) {

@@ -58,14 +58,14 @@ static void add_pieces(planner *p, plan_choice c) {
 }
 
 /* Says whether quick considers microbatches of this many rows: with very many devices only a few
-   rows. */
+ * rows. */
 static bool is_usual(const planner *p, int rows) {
   enum { MANY_DEVICES = 64, MOST_ROWS = 8 };
   return p->effort || p->devices <= MANY_DEVICES || (rows <= MOST_ROWS && (rows & (rows - 1)) == 0);
 }
 
 /* Adds numbers of microbatches that leave each device whole rows; powers of two if the batch
-   size is unknown. */
+ * size is unknown. */
 static void add_microbatches(planner *p, plan_choice c) {
   enum { MOST = 64 };
   int rows = p->batch / c.at[PLAN_DATA];

@@ -11,7 +11,7 @@
 
 #include "tools/common/planner/inner.h"
 
-/* What a plan may give up, and how its choice then says so. */
+/* One way to relax a plan: what it may give up, and how the choice then says so. */
 typedef struct way {
   plan_dim dim;
   int value;
@@ -35,7 +35,7 @@ static double seconds_of(const sl_plan *plan) {
 
 static bool fits(const planner *p, const plan_choice *c) { return c->bytes && (!p->budget || c->bytes <= p->budget); }
 
-/* ---- what is given up ------------------------------------------------------------------------------------ */
+/* ---- what is given up ------------------------------------------------------------------------ */
 
 static bool may(const planner *p, const plan_choice *c, const way *w) {
   return p->fixed[w->dim] < 0 && (c->at[w->dim] == 0 || c->at[w->dim] == w->value);
@@ -96,7 +96,7 @@ static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
   planner_unmake(&made);
 }
 
-/* ---- many microbatches ----------------------------------------------------------------------------------- */
+/* ---- many microbatches ----------------------------------------------------------------------- */
 
 /* Numbers of microbatches to simulate: multiples of the chunks on the path, and more than those. */
 typedef struct counts {
@@ -122,7 +122,7 @@ static void extrapolate(const planner *p, plan_choice *c, counts n, double secon
 }
 
 /* ---- interface
-   --------------------------------------------------------------------------------------------- */
+ * --------------------------------------------------------------------------------------------- */
 
 /* Compares by time; of two that do not fit, by memory. */
 static bool is_better(const planner *p, const plan_choice *a, const plan_choice *b) {
