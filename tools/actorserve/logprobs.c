@@ -56,8 +56,7 @@ static char *name_of(const told *behind, int32_t token) {
   return name;
 }
 
-/* ---- the likeliest tokens, and the one that was drawn
- * -------------------------------------------------- */
+/* ---- the likeliest tokens, and the one that was drawn ---------------------------------------- */
 
 typedef struct likeliest {
   int count;

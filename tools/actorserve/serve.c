@@ -21,8 +21,7 @@ enum {
   EVENTS = 32            /* events taken of the session at a time */
 };
 
-/* ---- status
- * -------------------------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 static void answer(serving *s, http_exchange *x, int status, const char *type, char *body) {
   s->metrics.answers[status / 100]++;
@@ -85,8 +84,7 @@ static void answer_chat(serving *s, http_exchange *x, const http_request *reques
   request_begin(s, x, request, true);
 }
 
-/* ---- routes
- * -------------------------------------------------------------------------------------------- */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 static const struct route {
   const char *path; /* a path that ends with a slash stands for all paths one level below */
@@ -183,8 +181,7 @@ static char *error_body(void *ctx, int status, const char *text) {
   return reply_error(status, NULL, NULL, text);
 }
 
-/* ---- events
- * -------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void end_if_drained(serving *s) {
   if (s->draining && !s->first && !http_count_all(s->http).connections) event_base_loopbreak(s->base);
@@ -212,8 +209,7 @@ static void on_reader(evutil_socket_t fd, short what, void *ctx) {
   if (x) request_read(x->user);
 }
 
-/* ---- lifetime
- * ------------------------------------------------------------------------------------------ */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 static sl_status listen_on(serving *s) {
   const serve_options *o = s->options;

@@ -31,8 +31,7 @@ static const tool planner_tool = {
     .options = options,
     .read = read_settings};
 
-/* ---- options
- * ----------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static sl_status read_effort(const settings *s, planner *p) {
   static const char *const words[] = {"quick", "full", "all", NULL};

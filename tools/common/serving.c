@@ -64,8 +64,7 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
   return text ? ticks_read(text, out, whole) : SL_OK;
 }
 
-/* ---- options that processes must share
- * ----------------------------------------------------------- */
+/* ---- options that processes must share ------------------------------------------------------- */
 
 sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"), *dot = strrchr(s->model_word, '.');

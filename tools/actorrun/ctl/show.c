@@ -232,8 +232,7 @@ static void show_processes(line *l, const cJSON *processes) {
   free(rows);
 }
 
-/* ---- waiting actors
- * --------------------------------------------------------------------------- */
+/* ---- waiting actors -------------------------------------------------------------------------- */
 
 /* Adds " B1 482.3": step and microbatch, and the piece if there are several. */
 static void put_pass(line *l, const cJSON *device) {

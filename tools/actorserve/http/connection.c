@@ -66,8 +66,7 @@ void http_close_idle(http_exchange *x) {
   else x->keep = false;
 }
 
-/* ---- memory limit
- * ---------------------------------------------------------------------------------- */
+/* ---- memory limit ---------------------------------------------------------------------------- */
 
 bool http_close_oldest(http *h) {
   if (!h->oldest || h->oldest == h->newest) return false;

@@ -135,8 +135,7 @@ static bool lists(const char *list, const char *word) {
   return false;
 }
 
-/* ---- meaning of fields
- * ----------------------------------------------------------------------------- */
+/* ---- meaning of fields ----------------------------------------------------------------------- */
 
 static bool read_length(const char *text, uint64_t *out) {
   size_t digits = strspn(text, "0123456789");

@@ -2,8 +2,7 @@
 #include "base/base.h"
 #include "tools/actorserve/http/inner.h"
 
-/* ---- the waiting list
- * -------------------------------------------------------------------------------- */
+/* ---- the waiting list ------------------------------------------------------------------------ */
 
 void http_step_out(http_exchange *x) {
   http *h = x->server;

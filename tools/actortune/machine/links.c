@@ -136,8 +136,7 @@ static bool make_trips(end *e, size_t bytes, double *one) {
   return good;
 }
 
-/* ---- computing threads
- * -------------------------------------------------------------------------------------- */
+/* ---- computing threads ----------------------------------------------------------------------- */
 
 typedef struct load {
   pthread_t threads[MOST_BUSY];

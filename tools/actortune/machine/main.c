@@ -68,8 +68,7 @@ static const tool machine_tool = {
                "take, on one device and with all of them busy. Writes a machine file for --machine.",
     .options = options, .shared = shared, .no_model = true, .read = read_settings};
 
-/* ---- models to measure
- * ------------------------------------------------------------------------------ */
+/* ---- models to measure ----------------------------------------------------------------------- */
 
 typedef struct measuring {
   const settings *settings;
@@ -371,8 +370,7 @@ static sl_status write_machine(const measuring *m) {
   return status;
 }
 
-/* ---- the command
- * ------------------------------------------------------------------------------------ */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void say_begin(const measuring *m) {
   sli_log("measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, firings%s; nothing else should "

@@ -188,8 +188,7 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
   return rate > 0 ? 0.98 * bytes / c->at[PLAN_STAGES] / rate : 0;
 }
 
-/* ---- choices that do not fit as they are
- * ------------------------------------------------------------------- */
+/* ---- choices that do not fit as they are ----------------------------------------------------- */
 
 /* Lower bound with fewer slots than the schedule wants. With all slots that fit in use, a
  * microbatch leaves a stage no faster than earlier ones make room, so the round trip through

@@ -84,8 +84,7 @@ sl_status planner_fix(planner *p, const char *text) {
   return status ? status : check_fixed(p, text);
 }
 
-/* ---- how a choice is expressed
- * -------------------------------------------------------------------- */
+/* ---- how a choice is expressed --------------------------------------------------------------- */
 
 /* Says whether the experts' grid is mentioned. If their number does not divide that of the
  * data's devices, the experts have their own grid anyway. */

@@ -153,8 +153,7 @@ static double compute_again_on(large *x, int device) {
   return kept_bytes(&x->stages[at]);
 }
 
-/* ---- interface
- * ---------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 plan_less *planner_less_create(const planned *made, const plan_choice *c) {
   plan_less *less = sli_calloc(1, sizeof *less);
@@ -203,8 +202,7 @@ bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool sl
   return enough;
 }
 
-/* ---- how it is expressed
- * ------------------------------------------------------------------------------------ */
+/* ---- how it is expressed --------------------------------------------------------------------- */
 
 int planner_less_quotas(const plan_less *less, sl_quota *to) {
   int n = 0;

@@ -121,8 +121,7 @@ static void extrapolate(const planner *p, plan_choice *c, counts n, double secon
   c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) / (n.more - n.few) : INFINITY;
 }
 
-/* ---- interface
- * --------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 /* Compares by time; of two that do not fit, by memory. */
 static bool is_better(const planner *p, const plan_choice *a, const plan_choice *b) {
