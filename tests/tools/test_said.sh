@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a run says of what it was told: that parameters in two slots change what is learned, that a machine file was made on
 # a busy machine; and contexts of millions of tokens, of which nothing overflows.
-# labels: unthreaded
+# labels: unthreaded long
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 

@@ -4,6 +4,7 @@
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
+export ASAN_OPTIONS=${ASAN_OPTIONS-}:quarantine_size_mb=8 # what is freed counts as memory else
 need python3
 
 background "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 3 secret
