@@ -44,7 +44,7 @@ typedef struct sli_control sli_control;
 
 /* Makes a fresh key for a job. */
 void sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]);
-/* Derives a key: the same for the same secret and job. */
+/* Derives a key from a secret and a job's name; equal inputs give the same key. */
 void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
                             char key[SLI_CONTROL_KEY_CHARS + 1]);
 

@@ -20,7 +20,7 @@ enum {
   SLI_FRAME_TAIL_BYTES = 1 << 20, /* longest tail of one frame */
   SLI_FRAME_MAX_BYTES = SLI_FRAME_HEADER_BYTES + 512 + SLI_FRAME_TAIL_BYTES,
   SLI_FRAME_TEXT_BYTES = 1024,
-  SLI_FRAME_WORD_CHARS = 16, /* with the closing 0 */
+  SLI_FRAME_WORD_CHARS = 16, /* including the final 0 */
   SLI_FRAME_NAME_CHARS = 64,
   SLI_FRAME_DIRECT_CHARS = 128,
   SLI_FRAME_DATA_BYTES = 64 << 20, /* most data that is split into frames */
@@ -42,8 +42,8 @@ typedef enum sli_frame_type {
 /* Content of a DATA frame. */
 typedef enum sli_data_kind {
   SLI_DATA_TABLE = 1, /* process 0 to all: everybody's HELLO */
-  SLI_DATA_WORD,      /* to process 0, and from there to its target */
-  SLI_DATA_MEET,      /* to process 0; target -1: all get everybody's data */
+  SLI_DATA_WORD,      /* word: sent to process 0, which forwards it to its target */
+  SLI_DATA_MEET,      /* to process 0: a process has come; target -1: all get all data */
   SLI_DATA_RELEASE,   /* process 0 to all: the meeting is complete, with everybody's data */
   SLI_DATA_KINDS
 } sli_data_kind;

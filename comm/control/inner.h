@@ -35,8 +35,8 @@ typedef struct sli_line {
   uint8_t route[SLI_ROUTE_BYTES];
   size_t route_bytes; /* ROUTER: the peer's routing id; else 0 */
   uint64_t sent, seen; /* sequence numbers of the last frames */
-  uint64_t opened_ns;  /* when this side opened it; 0: the other side did */
-  uint64_t heard_ns;   /* when the last frame came; 0: never */
+  uint64_t opened_ns;  /* time this side opened it; 0: the other side did */
+  uint64_t heard_ns;   /* arrival of the last frame; 0: none yet */
   bool closed;         /* the connection is known to be gone */
   int exchanges;       /* clock exchanges so far */
   int64_t offset_ns;
@@ -53,7 +53,7 @@ typedef struct sli_peer {
   bool here, left;
   uint64_t instance;
   char host[SLI_FRAME_NAME_CHARS], direct[SLI_FRAME_DIRECT_CHARS];
-  sli_line hub; /* at process 0: to this peer; elsewhere, of peers[0]: to process 0 */
+  sli_line hub; /* line of process 0 to this peer; elsewhere only peers[0]'s: to process 0 */
   sli_line out; /* this side's DEALER to the peer's ROUTER: this side watches it */
   sli_line in;  /* the peer's DEALER to this side's ROUTER: it watches this side */
   sli_assembly parts[SLI_DATA_KINDS];
@@ -78,7 +78,7 @@ typedef struct sli_waiter {
   sli_control_blob *blobs;
 } sli_waiter;
 
-/* At process 0: the processes that have come to a meeting. */
+/* A meeting, in process 0: the processes that have come so far. */
 typedef struct sli_meeting {
   struct sli_meeting *next;
   char word[SLI_FRAME_WORD_CHARS];
@@ -163,7 +163,7 @@ struct sli_control {
   int self, nprocesses, incarnation;
   uint64_t instance;
   char job[SLI_FRAME_NAME_CHARS], host[SLI_FRAME_NAME_CHARS];
-  sli_control_options options; /* for callbacks and times; pointers to data are not kept */
+  sli_control_options options; /* callbacks and times; pointers to data are not kept */
   sli_auth auth;
   pthread_t thread;
   uint64_t opened_ns;

@@ -4,9 +4,9 @@
  *
  * Two kinds of HELLO are refused. One of another job or incarnation has reached the wrong
  * endpoint: its sender is told so, and the job goes on without it. One of this job that
- * disagrees (version, plan, number of processes, a number that is taken) would break the run:
- * the job ends everywhere before the start and names the sender. After the start no HELLO can do
- * harm: a late one is refused, and nothing else happens. */
+ * disagrees (version, plan, number of processes, a number that is taken) would break the run.
+ * The job then ends everywhere before the start, and names the sender. After the start no HELLO
+ * can do harm: a late one is refused, and nothing else happens. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

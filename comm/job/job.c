@@ -212,7 +212,7 @@ sl_status sl_job_end(sl_job *job, sl_status status) {
     sli_control_abort(job->control, sl_detail());
     return status;
   }
-  atomic_store(&job->closing, true); /* from now on a peer's departure is no loss */
+  atomic_store(&job->closing, true); /* a peer's departure is no loss from now on */
   status = sli_control_meet(job->control, "end", NULL, 0, NULL);
   if (!status) leave(job);
   return status;

@@ -67,7 +67,7 @@ struct sli_transport {
   /* Sets peer->line. The connection may be established only when `ready` says so. */
   sl_status (*connect)(void *state, sli_net_peer *peer, const char *host, const void *address,
                        size_t bytes);
-  bool (*ready)(void *state); /* are all connections established? */
+  bool (*ready)(void *state); /* true: all connections are established */
   /* Starts a message. Header, peer, bytes, and either `from` or (if short) data are set. True:
    * the owner need not wait, and the transport releases the transfer. */
   bool (*send)(sli_transfer *transfer);

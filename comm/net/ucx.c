@@ -48,7 +48,7 @@ static sl_status find_functions(void *library) {
 static sl_status load(void) {
   variable at_load[] = {
       {"UCX_HANDLE_ERRORS", "none", false}, /* no signal handlers */
-      {"UCX_DEBUG_SIGNO", "0", false},      /* not for SIGHUP either */
+      {"UCX_DEBUG_SIGNO", "0", false},      /* no SIGHUP handler either */
       {"UCX_LOG_LEVEL", "fatal", false},    /* a peer that closes first is no error to report */
 #ifdef __SANITIZE_THREAD__
       {"UCX_MEM_EVENTS", "n", false}, /* UCX patches mmap, which the sanitizer has replaced */
