@@ -90,7 +90,7 @@ sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes
   return sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(errno));
 }
 
-/* Not all file systems can sync a directory; those that cannot promise no durability anyway. A
+/* Some file systems cannot sync a directory; they promise no durability anyway. A
  * directory that is writable but not readable cannot be opened for it. */
 bool sli_sync_folder(int fd) { return !fsync(fd) || errno == EINVAL || errno == ENOTSUP; }
 

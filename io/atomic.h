@@ -14,8 +14,8 @@
  * A PATH that is not a regular file (a device, a pipe) is written directly; a symbolic link is
  * followed. */
 typedef struct sli_atomic_file {
-  FILE *stream;    /* for printing; commit reports its errors */
-  char *path;      /* as the user wrote it, for messages */
+  FILE *stream;    /* stream for printing; commit reports its errors */
+  char *path;      /* path as the user wrote it, for messages */
   char *target;    /* destination of the rename */
   char *temporary; /* NULL: written directly */
   bool hashed;     /* counts and hashes the bytes of sli_atomic_write */

@@ -11,7 +11,7 @@ enum { SLI_STORED_DIMS = 8 };
 
 typedef struct sli_stored_tensor {
   const char *name;
-  const char *dtype; /* as in the file: "F32", "BF16", ... */
+  const char *dtype; /* type name in the file: "F32", "BF16", ... */
   int ndim;
   int64_t dim[SLI_STORED_DIMS];
   size_t elements;

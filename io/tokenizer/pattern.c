@@ -28,7 +28,7 @@ typedef struct reader {
   sl_status status;
 } reader;
 
-/* How a quantifier may apply to an item. */
+/* Kind of an item, for quantifiers. */
 typedef enum item { NOTHING, ONE, PLACE } item;
 
 static void alternatives(reader *r);

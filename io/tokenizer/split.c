@@ -13,12 +13,12 @@ typedef enum behavior {
   ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS
 } behavior;
 
-/* When Metaspace prepends a mark to a text. */
+/* Rule by which Metaspace prepends a mark to a text. */
 typedef enum prefix { NEVER, FIRST, ALWAYS } prefix;
 
 typedef struct step {
   void (*run)(splitter *s, int index, span text, bool first);
-  pcre2_code *pattern;        /* of a step `cut` */
+  pcre2_code *pattern;        /* pattern of a step `cut` */
   pcre2_match_data *match;
   pcre2_match_context *limits;
   char *source;               /* source text of the pattern */

@@ -1,7 +1,7 @@
-/* The type of a file's tokens comes from the user (FILE:u32), the suffix, or the file itself:
- * .npy files have a header, .bin files may have llm.c's header or Megatron's .idx file beside
- * them. A bare .bin is uint16, as most tools write it, unless it looks like uint32. Any other
- * file is text if it looks like text, and rejected if not. */
+/* The type of a file's tokens comes from the user (FILE:u32), the suffix, or the file itself. A
+ * .npy file has a header; a .bin file may have llm.c's header, or Megatron's .idx file beside
+ * it. A bare .bin is uint16, as most tools write it, unless it looks like uint32. Any other file
+ * is text if it looks like text, and rejected if not. */
 #include "io/tokens/token_file.h"
 
 #include <errno.h>
