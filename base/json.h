@@ -2,9 +2,9 @@
  * and range. Errors name the source and the path within it, as in "box.json: links[0].to: wanted
  * ...".
  *
- * A document is rejected as a whole if it violates the grammar of RFC 8259, or has bytes that
- * are not UTF-8, zeros in strings, numbers beyond a double, duplicate keys in an object, or more
- * than SLI_JSON_DEPTH levels. */
+ * A document is rejected as a whole for any of these: a violation of RFC 8259, bytes that are
+ * not UTF-8, zeros in strings, numbers beyond a double, duplicate keys, more than SLI_JSON_DEPTH
+ * levels. */
 #ifndef SLUICE_BASE_JSON_H
 #define SLUICE_BASE_JSON_H
 

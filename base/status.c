@@ -30,7 +30,7 @@ sl_status sl_fail(sl_status status, const char *format, ...) {
   char text[sizeof detail]; /* the arguments may point into `detail` */
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  sli_escape(detail, sizeof detail, text); /* it contains names from files and peers */
+  sli_escape(detail, sizeof detail, text); /* names from files and peers are untrusted */
   return status;
 }
 
