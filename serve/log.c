@@ -99,7 +99,7 @@ bool sli_log_next(sl_session *s) {
     l->number++;
     return true;
   }
-  fclose(l->from); /* from here on requests are scheduled as they come */
+  fclose(l->from); /* requests are scheduled as they come from here on */
   l->from = NULL;
   return false;
 }

@@ -18,7 +18,7 @@ typedef struct sli_pages sli_pages; /* prefixes.h */
 
 /* State of a request. */
 typedef enum standing {
-  QUEUED,   /* has no pages: is new, or was preempted */
+  QUEUED,   /* waits without pages: new, or preempted */
   RUNNING,
   YIELDING  /* preempted: gives up its pages once its ticks have completed */
 } standing;
@@ -31,7 +31,7 @@ struct request {
   bool cancelled;       /* cancellation is requested while its ticks are under way */
   /* cancelled while a log is replayed: ends where the log says, or when the log is over */
   bool unwanted;
-  bool begun;           /* has been admitted before */
+  bool begun;           /* admitted before */
   int64_t nprompt, most; /* tokens of the prompt; most tokens of prompt and answer */
   /* tokens now; token count at which the replayed log cancels it, else INT64_MAX */
   int64_t count, until;
@@ -129,7 +129,7 @@ struct sl_session {
   sl_session_options options;
   sl_session_info about;
   sl_serving serving;
-  /* open while the graph is lowered; NULL: weights are stored in the dtype of the options */
+  /* weight files, while the graph is lowered; NULL: storage format is the options' dtype */
   struct sli_shards *stored;
   sl_graph *graph;
   pthread_t thread;
