@@ -281,7 +281,7 @@ static sl_status free_ticks(sl_session *s) {
   return sli_log_close(s);
 }
 
-/* Ends the job, if it was joined; otherwise nobody needs to be told. */
+/* Ends the job if it was joined; without a runtime it has no peers to notify. */
 static void end_job(sl_session *s) {
   sl_job *job = s->options.job;
   if (!job) return;
