@@ -1,9 +1,9 @@
-/* Paths of microbatches that do not go through all stages (SkipPipe: Blagoev et al., arXiv 2502.19913).
+/* Paths of microbatches that skip stages (SkipPipe: Blagoev et al., arXiv 2502.19913).
  *
- * The file has a line for each microbatch of a step, `3: 0 2 5 7`: the stages that it visits, in this
- * order. All begin with the first stage and end with the last; between them each may leave some out, or
- * take them in another order, but all these stages are visited equally often, so that none has less to
- * do than others. Empty lines and what stands behind a # do not count. */
+ * The file has a line for each microbatch of a step, `3: 0 2 5 7`: the stages that it visits, in
+ * order. All begin with the first stage and end with the last. Between them each may skip some,
+ * or visit them in another order, but all these stages are visited equally often, so that none
+ * has less to do than others. Empty lines and text behind a # are ignored. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { MOST_NUMBER = 1 << 20 };
 
-/* A number, which moves `at` behind itself. */
+/* Reads a number and moves `at` behind it. */
 static bool read_number(const char **at, int *out) {
   const char *from = *at + strspn(*at, " \t\r\n");
   char *end;
@@ -43,9 +43,9 @@ static sl_status check_microbatch(const sli_paths *paths, int line, int microbat
   return SL_OK;
 }
 
-/* What stands behind the colon. */
+/* Reads the stages behind the colon. */
 static bool read_stages(const char *at, sli_arena *arena, sli_path *out) {
-  size_t most = strlen(at) / 2 + 1; /* a digit and a space each */
+  size_t most = strlen(at) / 2 + 1; /* at least a digit and a space each */
   out->stage = sli_arena_alloc(arena, most * sizeof *out->stage);
   while (at[strspn(at, " \t\r\n")]) {
     bool apart = !out->length || strspn(at, " \t") > 0;
@@ -100,7 +100,7 @@ sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
 
 /* ---- checking ------------------------------------------------------------------------- */
 
-/* `seen[stages]` is left as it was. */
+/* Checks one path. `seen[stages]` is all false before and after. */
 static sl_status check_path(const sli_paths *paths, int microbatch, int stages, bool *seen) {
   const sli_path *p = &paths->of[microbatch];
   sl_status status = SL_OK;

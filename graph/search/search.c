@@ -1,21 +1,17 @@
-/* --schedule auto: a search for placement, quotas and priorities on the virtual
- * clock.
+/* --schedule auto: a search for placement, quotas and priorities on the virtual clock.
  *
- * A candidate is a row of the schedule table, a number of chunks, and a tune:
- * numbers added to the row's credits. What a candidate is worth is what the
- * virtual clock says its plan does with the durations at hand (--profile, --cost
- * or the ops' costs); what it needs is its activations and bytes, which must fit
- * the budget. The search tries every row, as published and squeezed into the
- * budget by a device pool, then credits from the modulo-scheduling bound: a slot
- * lives from F to the end of B or W, a microbatch enters once per initiation
- * interval, so  slots = ceil(lifetime / interval)  (Rau, "Iterative Modulo
- * Scheduling", 1994). A row that takes too many bytes gives up credits until it
- * fits. From the best few it then climbs: one credit more or
- * less, at one stage or at all, as long as that helps. Since the rows are among
- * the candidates, the result is never worse than the best of them that fits.
+ * A candidate is a row of the schedule table, a number of chunks, and a tune: numbers added to
+ * the row's credits. Its score is the simulated result of its plan with the durations at hand
+ * (--profile, --cost or the ops' costs). Its activations and bytes must fit the budget. The
+ * search tries every row, as published and squeezed into the budget by a device pool. Then it
+ * tries credits from the modulo-scheduling bound: a slot lives from F to the end of B or W, a
+ * microbatch enters once per initiation interval, so slots = ceil(lifetime / interval) (Rau,
+ * "Iterative Modulo Scheduling", 1994). A row that takes too many bytes gives up credits until
+ * it fits. From the best few the search climbs: one credit more or less, at one stage or at all,
+ * as long as that helps. The rows are among the candidates, so the result is never worse than
+ * the best row that fits.
  *
- * The effort is counted in firings, not in seconds, so that every process finds
- * the same plan. */
+ * The effort is counted in firings, not in seconds, so that every process finds the same plan. */
 #include "graph/search/search.h"
 
 #include <math.h>
@@ -36,10 +32,10 @@ typedef struct search {
   int ncandidates;
   size_t capacity;
   candidate *candidates;      /* best first, after sorting */
-  bool over_budget;           /* some plan was */
-  size_t least_bytes;         /* of those, what the one that takes least needs of a device, */
-  sli_pick least;             /* and that */
-  sl_status failure;          /* of the first that cannot be for another reason, */
+  bool over_budget;           /* some plan exceeded the budget */
+  size_t least_bytes;         /* among those plans, the least bytes that one needs of a device */
+  sli_pick least;             /* and that plan's candidate */
+  sl_status failure;          /* status of the first candidate that failed for another reason */
   char *why;                  /* and its text */
 } search;
 
@@ -51,13 +47,13 @@ static double peak_activations(const sl_figures *f, int devices) {
   return peak;
 }
 
-/* First the bubble, then the time of a step: they differ by what lies between
- * steps, which all candidates share. */
+/* Scores by the bubble, then by the time of a step, which adds the work between steps that all
+ * candidates share. */
 static double score_of(const sl_figures *f) {
   return f->bubble_fraction + 1e-6 * f->step_seconds / (1e-9 + f->devices[0].busy_seconds);
 }
 
-/* A plan as the virtual clock sees it. */
+/* Simulates a candidate's plan on the virtual clock. */
 static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double *score) {
   double budget = s->in->options->activations;
   sl_figures f;
@@ -71,7 +67,7 @@ static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double
   return status;
 }
 
-/* Of the device that needs most; 0: there is no plan. */
+/* Returns the bytes of the device that needs most; 0: there is no plan. */
 static size_t bytes_of(const sl_plan *plan, sl_space space) {
   size_t most = 0;
   for (int32_t d = 0; plan && d < plan->ndevices; d++)
@@ -84,7 +80,8 @@ static bool is_over_disk(const search *s, const sl_plan *plan) {
   return budget && bytes_of(plan, SL_SPACE_DISK) > budget;
 }
 
-/* Is a plan over a budget of bytes? The one that takes least of a device too small is kept. */
+/* True if a plan exceeds a budget of bytes. Notes the plan that needs least of a too small
+ * device. */
 static bool keep_size(search *s, const candidate *c, const sl_plan *plan) {
   size_t bytes = bytes_of(plan, SL_SPACE_DEVICE), budget = s->in->options->devices.budget_bytes;
   if (!budget || bytes <= budget) return is_over_disk(s, plan);
@@ -102,7 +99,7 @@ static void keep_failure(search *s, sl_status status) {
   s->why = sli_strdup(sl_detail());
 }
 
-/* Does it take too many bytes? */
+/* Scores a candidate; returns true if it takes too many bytes. */
 static bool evaluate(search *s, candidate *c) {
   sli_lowering *l = sli_lowering_create(s->in, &c->pick);
   c->score = INFINITY;
@@ -113,7 +110,7 @@ static bool evaluate(search *s, candidate *c) {
   return large;
 }
 
-/* Gives up twice as many credits again and again, down to one a stage. */
+/* Gives up twice as many credits each time, down to one per stage, until the plan fits. */
 static void squeeze(search *s, candidate *c) {
   int most = s->in->m * s->in->k;
   for (int less = 1; evaluate(s, c) && less < 2 * most; less *= 2)
@@ -140,7 +137,7 @@ static double sum_of(const double seconds[SL_CLASS_COUNT]) {
   return seconds[SL_CLASS_F] + seconds[SL_CLASS_B] + seconds[SL_CLASS_W];
 }
 
-/* Work of the device that has most of a microbatch. */
+/* Returns the work per microbatch of the busiest device. */
 static double interval_of(const search *s, const sli_lowering *l, int stages) {
   double interval = 0, work[s->in->p], seconds[SL_CLASS_COUNT];
   memset(work, 0, sizeof work);
@@ -153,12 +150,12 @@ static double interval_of(const search *s, const sli_lowering *l, int stages) {
   return interval;
 }
 
-/* The modulo bound, as a tune of the row. */
+/* Sets the tune to the modulo-scheduling bound. */
 static void bound_credits(const search *s, const sli_lowering *l, sli_pick *pick) {
   const sli_schedule *row = pick->schedule;
   int stages = s->in->p * pick->v;
   double interval = interval_of(s, l, stages), t[SL_CLASS_COUNT];
-  double life = 0; /* from F here to the end of B here */
+  double life = 0; /* from F to the end of B at this stage */
   for (int i = stages - 1; i >= 0; i--) {
     sli_lowering_seconds(l, i, t);
     life += t[SL_CLASS_F] + t[SL_CLASS_B] + (i + 1 < stages ? 2 * sli_lower_crossing(s->in) : 0);
@@ -198,7 +195,7 @@ static void add_starts(search *s, int v) {
 
 /* ---- climbing ---------------------------------------------------------------------------- */
 
-/* The i-th neighbour of a tune; false when there are no more. */
+/* Returns the i-th neighbour of a tune; false when there are no more. */
 static bool neighbour(const candidate *c, int stages, int i, sli_tune *out) {
   *out = c->pick.tune;
   int change = i % 2 ? -1 : 1, what = i / 2;
@@ -215,7 +212,7 @@ static bool neighbour(const candidate *c, int stages, int i, sli_tune *out) {
 
 static bool can_go_on(const search *s) { return s->firings < MOST_FIRINGS; }
 
-/* Takes the first neighbour that is better, again and again. */
+/* Moves to the first better neighbour, again and again. */
 static void climb(search *s, candidate *c) {
   for (bool better = true; better && can_go_on(s);) {
     better = false;
@@ -243,7 +240,7 @@ static void try_all(search *s) {
   sort(s);
 }
 
-/* " --activations 2 --disk of 1.0 MiB": what else there is to keep to. */
+/* Lists further limits: " --activations 2 --disk of 1.0 MiB". */
 static void name_limits(const sl_lower_options *o, char *text, size_t size) {
   char disk[32];
   size_t n = 0;
@@ -270,7 +267,7 @@ static sl_status nothing_fits(const search *s) {
   return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device with%s", s->in->p, size, most);
 }
 
-/* Why there is nothing. */
+/* Fails with the reason why no schedule was found. */
 static sl_status nothing_found(const search *s) {
   int p = s->in->p;
   if (s->over_budget) return nothing_fits(s);

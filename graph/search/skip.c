@@ -1,35 +1,38 @@
-/* --skip: a search for paths that leave out a share of all visits.
+/* --skip: a search for paths that skip a share of all visits.
  *
- * Each stage between the first and the last is left out equally often. The search has several beginnings: one
- * microbatch after the other leaves out as many, those that are most in arrears, from a stage on that goes round;
- * and before that a few at either end of a step leave out all, which fills and drains the pipeline sooner.
+ * Each stage between the first and the last is skipped equally often. The search has several
+ * starting points. In each, one microbatch after the other skips equally many stages: those most
+ * in arrears, starting from a stage that rotates. A few microbatches at either end of a step may
+ * skip all of them, which fills and drains the pipeline sooner.
  *
- * From the best of them it walks: a stage that one microbatch leaves out changes to another microbatch, or two change
- * places, or, with --swap, a stage comes sooner or later on a path; of one microbatch, or of all that have
- * the same path. All of these keep the balance. A walk of a step that is no longer than the one some tries
- * ago goes on (Burke and Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017), so that it crosses
- * what is level; the best that it met counts.
+ * From the best start it walks. A skipped stage moves to another microbatch, two skipped stages
+ * are exchanged, or, with --swap, a stage comes sooner or later on a path; for one microbatch,
+ * or for all with the same path. All moves keep the balance. A walk accepts a step that is no
+ * longer than the one some tries ago (Burke and Bykov, "The late acceptance hill-climbing
+ * heuristic", EJOR 258(1), 2017), so that it crosses plateaus; the best result counts.
  *
- * The effort is counted in firings, not in seconds, and chance is seeded, so that every process finds the same paths. */
+ * The effort is counted in firings, not in seconds, and random numbers are seeded, so that every
+ * process finds the same paths. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/search/search.h"
 
-/* Tries that a walk looks back, and microbatches at either end that may leave all out. */
+/* Limits: firings, tries that a walk looks back, and microbatches at either end that may skip
+ * all. */
 enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };
 
 typedef struct search {
   const sli_inputs *in;
   sli_pick pick;
-  sli_paths paths, best; /* that it is at, and the best so far */
-  double seconds, best_seconds; /* of a step with them; INFINITY: there is no such plan */
-  int stages, out;       /* stages; how many microbatches leave each of those between the ends out */
-  bool swap;             /* other orders are tried now */
-  uint64_t drawn;        /* numbers of chance */
-  int64_t firings, most; /* spent so far; that may be */
-  sl_status failure;     /* of the last that cannot be, */
+  sli_paths paths, best; /* current paths, and the best so far */
+  double seconds, best_seconds; /* seconds of a step with them; INFINITY: no such plan */
+  int stages, out;       /* stages; how many microbatches skip each of those between the ends */
+  bool swap;             /* also tries other orders */
+  uint64_t drawn;        /* state of the random numbers */
+  int64_t firings, most; /* firings spent so far; limit */
+  sl_status failure;     /* status of the last plan that failed */
   char *why;             /* and its text */
 } search;
 
@@ -40,7 +43,7 @@ static void copy_paths(const search *s, sli_paths *to, const sli_paths *from) {
   }
 }
 
-/* ---- what paths are worth ------------------------------------------------------------------ */
+/* ---- evaluation ---------------------------------------------------------------------------- */
 
 static sl_status predict(search *s, sli_lowering *l, double *seconds) {
   sl_figures f;
@@ -51,7 +54,7 @@ static sl_status predict(search *s, sli_lowering *l, double *seconds) {
   return SL_OK;
 }
 
-/* Seconds of a step; INFINITY: there is no such plan. */
+/* Returns the seconds of a step; INFINITY: no such plan. */
 static double try_paths(search *s) {
   double seconds = INFINITY;
   s->pick.paths = &s->paths;
@@ -59,7 +62,7 @@ static double try_paths(search *s) {
   sl_status status = predict(s, l, &seconds);
   sli_lowering_destroy(l);
   if (!status) return seconds;
-  s->firings += MOST_FIRINGS / 1000; /* so that it ends where nothing can be */
+  s->firings += MOST_FIRINGS / 1000; /* so that the search ends even if no plan is possible */
   free(s->why);
   s->failure = status;
   s->why = sli_strdup(sl_detail());
@@ -74,9 +77,10 @@ static void keep_best(search *s) {
   copy_paths(s, &s->best, &s->paths);
 }
 
-/* ---- beginnings ------------------------------------------------------------------------------- */
+/* ---- starting points
+ * --------------------------------------------------------------------------- */
 
-/* How many leave what out at the ends of a step, and how the others go round. */
+/* Numbers of microbatches that skip all stages at the ends of a step, and how the others rotate. */
 typedef struct beginning {
   int first, last, stride;
 } beginning;
@@ -100,14 +104,15 @@ static void insert_at(sli_path *p, int at, int stage) {
 
 static void leave_out(sli_path *p, int stage) { remove_at(p, find_stage(p, stage)); }
 
-/* Before the first that comes behind it along the model. */
+/* Inserts a stage before the first one that follows it along the model. */
 static void take_in(sli_path *p, int stage) {
   int at = 1;
   while (at + 1 < p->length && p->stage[at] < stage) at++;
   insert_at(p, at, stage);
 }
 
-/* The next that is to be left out: most often still, the first from `at` on in steps of `stride`. */
+/* Returns the next stage to skip: the one with most skips left, the first from `at` on in steps
+ * of `stride`. */
 static int next_out(const search *s, const sli_path *p, const int *left, int at, int stride) {
   int between = s->stages - 2, best = SL_NONE;
   for (int n = 0; n < between; n++) {
@@ -160,9 +165,10 @@ static void try_beginnings(search *s) {
       for (int last = 0; last <= MOST_BARE; last++) try_beginning(s, (beginning){first, last, stride});
 }
 
-/* ---- changes ------------------------------------------------------------------------------------- */
+/* ---- moves
+ * ---------------------------------------------------------------------------------------- */
 
-/* From 0 to n - 1 (splitmix64). */
+/* Returns a random number from 0 to n - 1 (splitmix64). */
 static int draw(search *s, int n) {
   uint64_t x = (s->drawn += UINT64_C(0x9E3779B97F4A7C15));
   x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -170,7 +176,7 @@ static int draw(search *s, int n) {
   return (int)((x >> 33) % (uint64_t)n);
 }
 
-/* A stage that is left out by another microbatch than until now; or two change places. False: these cannot. */
+/* Moves a skipped stage to another microbatch, or exchanges two. Returns false if these cannot. */
 static bool change_visits(search *s, bool two) {
   sli_path *p = &s->paths.of[draw(s, s->in->m)], *q = &s->paths.of[draw(s, s->in->m)];
   int a = 1 + draw(s, s->stages - 2), b = 1 + draw(s, s->stages - 2);
@@ -191,7 +197,7 @@ static void move(sli_path *p, int from, int to) {
   insert_at(p, to, stage);
 }
 
-/* A stage comes sooner or later. */
+/* Moves a stage on a path. */
 static bool change_order(search *s, bool alike) {
   int chosen = draw(s, s->in->m), inner = s->paths.of[chosen].length - 2;
   if (inner < 2) return false;
@@ -207,7 +213,7 @@ static bool change(search *s) {
   return kind < 2 ? change_visits(s, kind) : change_order(s, kind == 3);
 }
 
-/* Any that can be; false: none was found. */
+/* Makes any possible move; returns false if none was found. */
 static bool change_any(search *s) {
   enum { DRAWS = 10000 };
   int n = 0;
@@ -235,7 +241,7 @@ static void walk(search *s, sli_paths *before) {
 
 /* ---- the search ----------------------------------------------------------------------------------- */
 
-/* As many as come nearest to the share of all visits. */
+/* Sets the number of skips that comes nearest to the share of all visits. */
 static sl_status count_out(search *s, double share) {
   int between = s->stages - 2, m = s->in->m;
   double most = between > 0 ? (double)(m - 1) * between / ((double)m * s->stages) : 0;
@@ -262,7 +268,8 @@ static sl_status find(search *s, bool swap) {
   if (s->best_seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
   walk(s, &before);
   s->swap = swap;
-  s->most += MOST_FIRINGS; /* on from what is best without, so that it is never worse */
+  s->most += MOST_FIRINGS; /* continues from the best result without swaps, so that it is never
+                              worse */
   if (swap) walk(s, &before);
   return SL_OK;
 }

@@ -1,4 +1,5 @@
-/* Nodes that bring a tensor from one layout to another: where they stand, and what they read of other devices. */
+/* Nodes that convert a tensor from one layout to another: their place, and their reads of other
+ * devices. */
 #include "graph/share/box.h"
 
 static sli_moment moment_of(const sli_boxing *b, bool near) {
@@ -18,8 +19,8 @@ sl_class sli_box_class(const sli_boxing *b) {
   return b->to->made.phase == SLI_PHASE_MAIN ? b->to->made.cls : SL_CLASS_C;
 }
 
-/* Bytes of other devices of its stage that a call reads: of a joint all that is not its own part, of a sum
- * so much of each summand as it makes. */
+/* Returns the bytes that a call reads from other devices of its stage: for a join everything but
+ * its own part, for a sum as much of each summand as it makes. */
 static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type *in,
                            const sl_type *out) {
   if (n->nin != b->members || n->cls != SL_CLASS_C || sli_box_between_stages(b)) return 0;
@@ -28,8 +29,9 @@ static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type
   return (double)(n->nin - 1) * (double)sl_type_bytes(out);
 }
 
-/* What axes of rows exchange of parameters and their gradients is all of one kind; and what experts' devices
- * exchange, but for rows, is as with all that share the data, where these are among them, or the tensors. */
+/* Returns the axis that an exchange counts under. Exchanges of parameters and their gradients
+ * along row axes all count under the data axis. Exchanges among experts' devices, apart from
+ * rows, count under data if those devices share the data, else under tensor. */
 static int remote_axis(const sli_boxing *b) {
   int axis = sli_box_axis(b->along);
   const sli_array *subject = b->x->arrays[b->x->shaped[b->from->of->id]];

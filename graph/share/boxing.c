@@ -1,18 +1,18 @@
-/* Boxing: from the way a tensor lies on the devices to the way its readers want it.
+/* Boxing: converts a tensor from its layout on the devices to the one that its readers want.
  *
- * One axis at a time, with three rows of the op table:
+ * Axes are converted one at a time, with three ops:
  *
- *     B -> S   a slice of one's own
+ *     B -> S   a slice of the device's own
  *     B -> P   the first member's is the sum, the others' are zeros
- *     S -> B   join what all have                              (all-gather)
+ *     S -> B   a join of all parts                          (all-gather)
  *     P -> S   slices for all, and the sum of those for one;
- *              or the sum of that part of what all have        (reduce-scatter)
- *     P -> B   the same along no dim in particular, and a join (all-reduce)
- *     S -> S   slices for all, and a join                      (all-to-all)
+ *              or the sum of that part of all summands      (reduce-scatter)
+ *     P -> B   the same in flat parts, and a join           (all-reduce)
+ *     S -> S   slices for all, and a join                   (all-to-all)
  *
- * Sums are made in the order of the members. Each slice goes to one reader, so what crosses
- * between devices is what the collective must move, and no more. A few numbers are not
- * worth three hops: all members read all, and each makes the sum. */
+ * Sums are made in the order of the members. Each slice goes to one reader, so devices exchange
+ * exactly the bytes that the collective must move. Small tensors are not worth three transfers:
+ * all members read everything, and each makes the sum. */
 #include "graph/share/box.h"
 
 enum { SMALL_BYTES = 4096 };
@@ -25,7 +25,7 @@ static sl_status add_node(sli_boxing *b, const sl_op *op, const char *what, sl_c
   return sli_box_node(b, &m, &n, out);
 }
 
-/* [nvariants] */
+/* Returns the same attributes for all variants: [nvariants]. */
 static const sl_attrs *same_attrs(const sli_boxing *b, const void *user) {
   int n = b->x->nvariants;
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)n * sizeof *attrs);
@@ -35,7 +35,7 @@ static const sl_attrs *same_attrs(const sli_boxing *b, const void *user) {
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-/* Parts [nvariants] of member m along `dim`, or in equal numbers of elements. */
+/* Returns the parts [nvariants] of member m along `dim`, or in equal numbers of elements. */
 static const sl_part *parts_of(const sli_boxing *b, int rank, int dim, int member) {
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
@@ -54,7 +54,7 @@ static const sl_part *parts_of(const sli_boxing *b, int rank, int dim, int membe
   return parts;
 }
 
-/* [nvariants], for each the part of it. */
+/* Returns attributes with the part of each variant: [nvariants]. */
 static const sl_attrs *part_attrs(const sli_boxing *b, int rank, int dim, int member) {
   const sl_part *parts = parts_of(b, rank, dim, member);
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
@@ -69,8 +69,8 @@ static sl_status slice(sli_boxing *b, int rank, sl_tensor *t, int dim, int membe
   return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, NULL, out);
 }
 
-/* A join of the members' parts, of `whole` [nvariants]. Where one device stands for all, what
- * it has in place of their parts may be larger. */
+/* Joins the members' parts into `whole` [nvariants]. Where one device stands for all, its own
+ * tensors in place of their parts may be larger. */
 static sl_status join(sli_boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
                       const sl_part *const *parts, sl_class cls, sl_tensor **out) {
   sli_arena *arena = &b->x->g->arena;
@@ -88,7 +88,7 @@ static sl_status join(sli_boxing *b, int rank, sl_tensor *const *in, const sl_ty
 
 /* ---- conversions, for one device ---------------------------------------------------- */
 
-/* The tensors of all members of this device's row. */
+/* Lists the tensors of all members of this device's row. */
 static void row_of(const sli_boxing *b, int rank, sl_tensor *const *on, sl_tensor **out) {
   for (int m = 0; m < b->members; m++) out[m] = on[sli_rank_at(b->x->grid, rank, b->along, m)];
 }
@@ -109,7 +109,7 @@ static sl_status box_zeros(sli_boxing *b, int rank) {
                   &b->to->on[rank]);
 }
 
-/* slices[member * ranks + rank]: what each device cuts for each member. */
+/* Cuts slices for all members: slices[member * ranks + rank]. */
 static sl_status cut_for_all(sli_boxing *b, int dim, sl_tensor **slices) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks; r++)
@@ -118,7 +118,7 @@ static sl_status cut_for_all(sli_boxing *b, int dim, sl_tensor **slices) {
   return status;
 }
 
-/* What all have cut for this device. */
+/* Lists the slices that all devices cut for this one. */
 static void slices_for(const sli_boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
   const sli_grid *grid = b->x->grid;
   int own = sli_rank_member(grid, rank, b->along);
@@ -154,7 +154,8 @@ static sl_status sum_in_place(sli_boxing *b, int dim, sl_tensor **sums) {
   return status;
 }
 
-/* Each device's part of the sum: of slices that come to it, or of what it can see itself. */
+/* Makes each device's part of the sum, from slices sent to it or from summands that it can
+ * address. */
 static sl_status sum_parts(sli_boxing *b, int dim, sl_tensor **sums) {
   bool apart = false;
   for (int a = 0; a < SLI_AXES; a++) apart |= (b->along >> a & 1) && b->x->grid->apart[a];
@@ -172,7 +173,7 @@ static sl_status box_sum_whole(sli_boxing *b) {
   return status;
 }
 
-/* Joins tensors that lie along `dim` (-1: in equal numbers of elements) everywhere. */
+/* Joins parts along `dim` (-1: in equal numbers of elements) on all devices. */
 static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *on) {
   sli_expansion *x = b->x;
   sl_status status = SL_OK;
@@ -195,8 +196,8 @@ static sl_status box_all_reduce(sli_boxing *b) {
   return status ? status : join_all(b, -1, sums);
 }
 
-/* From a part along one dim to a part along another: dims differ, so what one device cuts
- * for another is the same part of whatever it has. */
+/* Converts parts along one dim to parts along another. The dims differ, so a device cuts the
+ * same part of whatever it has for each member. */
 static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
   sli_expansion *x = b->x;
   sl_tensor **slices = sli_arena_alloc(&x->g->arena,
@@ -217,7 +218,8 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
 
 /* ---- one axis, or several as one ------------------------------------------------------------------------ */
 
-/* Rows of a tick, of which not all need be valid, do not begin and end where equal parts do. */
+/* True if each device makes the whole sum. In serving this avoids equal parts, which do not
+ * match the valid rows of a tick. */
 static bool is_summed_whole(const sli_boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
   return sl_type_bytes(type) <= SMALL_BYTES || sli_box_between_stages(b) || b->x->g->options.serve;
@@ -233,7 +235,7 @@ static sl_status box_own_slices(sli_boxing *b, int dim) {
 
 static bool is_forward(sl_class cls) { return cls == SL_CLASS_F || cls == SL_CLASS_L; }
 
-/* [nvariants] of its place behind those of the members before it. */
+/* Returns the part [nvariants] behind those of the members before it. */
 static const sl_part *place_behind(const sli_boxing *b, sl_tensor *const *in, int member) {
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
@@ -244,7 +246,7 @@ static const sl_part *place_behind(const sli_boxing *b, sl_tensor *const *in, in
   return parts;
 }
 
-/* All of what a device has, in a row. */
+/* Flattens a device's tensor. */
 static sl_status flatten(sli_boxing *b, int rank, sl_tensor **out) {
   sl_tensor *t = b->from->on[rank];
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
@@ -252,7 +254,7 @@ static sl_status flatten(sli_boxing *b, int rank, sl_tensor **out) {
   return add_node(b, &sl_op_slice, "flat", sli_box_class(b), false, rank, 1, &t, attrs, NULL, out);
 }
 
-/* What members have, one behind the other, whatever it is in the whole. */
+/* Concatenates the members' tensors, whatever their place in the whole. */
 static sl_status box_in_line(sli_boxing *b) {
   sl_status status = SL_OK;
   sl_tensor *flat[b->x->ranks];
@@ -272,8 +274,8 @@ static sl_status box_in_line(sli_boxing *b) {
 
 static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want, const sli_moment *at);
 
-/* All ids that lead to one device, source by source: so they lie in the whole where sources have rows, but not where
- * they share out positions. */
+/* Gathers all ids that lead to one device, source by source. That is their order in the whole
+ * where sources have rows, but not where they shard positions. */
 static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at, sli_array **all) {
   enum { IN_LINE = 1 };
   sli_along along = sli_grid_experts();
@@ -290,7 +292,8 @@ static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment a
   return box_in_line(&b);
 }
 
-/* The ids that say where rows go, as they lie where rows come from, and all that say so for one device. */
+/* Boxes rows to or from experts, with the ids that dispatch them: in the layout of the rows'
+ * origin, and all those for one device. */
 static sl_status box_routed(sli_boxing *b, sli_moment at, bool back) {
   sli_expansion *x = b->x;
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->of));
@@ -334,7 +337,7 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
   return *end = a;
 }
 
-/* Is what was boxed for those of use to these? */
+/* True if a tensor boxed for other readers can serve these. */
 static bool serves(const sli_array *a, const sli_moment *at) {
   const sli_moment *made = &a->made;
   return made->phase == at->phase && made->block == at->block &&
@@ -343,8 +346,9 @@ static bool serves(const sli_array *a, const sli_moment *at) {
 
 static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT; }
 
-/* Parts that take no more than the parts they are made of need not be made again; nor what is joined of a
- * piece, which later ones look back to, nor ids of experts, which are few beside the rows that they are for. */
+/* True if the backward pass should keep a boxed tensor: parts no larger than the parts they are
+ * made of; the joined tensor of a piece, which later pieces read; and ids of experts, which are
+ * few beside their rows. */
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
   int axis = sli_box_axis(along), block = to->made.block;
@@ -374,7 +378,8 @@ static bool changes(const sli_layout *from, const sli_layout *want, int axis) {
   return !sli_sbp_equal(from->axis[axis], want->axis[axis]);
 }
 
-/* Does an axis within this place leave the dim that the one at this place is to split, or come to it? */
+/* True if an inner axis is to leave, or to split, the dim that the axis at this place is to
+ * split. */
 static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   sl_sbp to = want->axis[sli_splitting[place]];
   for (int i = place + 1; i < SLI_AXES; i++) {
@@ -385,8 +390,8 @@ static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   return false;
 }
 
-/* Along which axis to go first, by its place in sli_splitting: a dim split along several is split
- * along the innermost first, so the outer ones' splits are the last to come and the first to go. */
+/* Returns the axis to convert first, by its place in sli_splitting. A dim split along several
+ * axes is split along the innermost first, so the outer splits are made last and undone first. */
 static int first_place(const sli_layout *from, const sli_layout *want) {
   int place = 0;
   for (int i = 0; i < SLI_AXES; i++) {
@@ -398,8 +403,8 @@ static int first_place(const sli_layout *from, const sli_layout *want) {
   return place;
 }
 
-/* The outermost axis whose parts must be whole before the one at this place can change: it splits
- * the dim that that one splits, or will. */
+/* Returns the place of the outermost axis that must be made whole before the one at this place
+ * can change: it splits the dim that that one splits, or will split. */
 static int outer_place(const sli_layout *from, const sli_layout *want, int place) {
   sl_sbp is = from->axis[sli_splitting[place]], to = want->axis[sli_splitting[place]];
   for (int i = 0; i < place; i++) {
@@ -409,8 +414,8 @@ static int outer_place(const sli_layout *from, const sli_layout *want, int place
   return place;
 }
 
-/* Axes of rows, and factors of one, that lie alike, and are to become alike, do so as one; those that split one dim
- * are one already. */
+/* Returns the row axes and factors that change together with this one: same layout now, same
+ * layout wanted. Axes that split one dim already act as one. */
 static sli_along together(const sli_layout *from, const sli_layout *want, sli_along row, int axis, sl_sbp to) {
   sli_along along = 1u << axis;
   for (int a = 0; a < SLI_AXES; a++) {
@@ -422,8 +427,8 @@ static sli_along together(const sli_layout *from, const sli_layout *want, sli_al
   return along;
 }
 
-/* One step nearer to what is wanted. What lies in parts is made whole before it is called a
- * sum. */
+/* Returns the layout one step closer to the wanted one. Split tensors are made whole before they
+ * become sums. */
 static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
   int first = first_place(from, want), place = outer_place(from, want, first);
@@ -437,7 +442,8 @@ static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const s
   return next;
 }
 
-/* Rows go to experts last, and come back first: whatever else is to become of them is their sources' affair. */
+/* Returns the next layout. Rows go to experts last and come back first; other conversions happen
+ * at their sources. */
 static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want,
                             sli_along *along) {
   bool was = sli_is_routed(from), is = sli_is_routed(want), back = was && !is, there = !was && is;
@@ -448,7 +454,8 @@ static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sl
   return next_dense(x, t, from, there ? &rows : want, along);
 }
 
-/* What is made whole between stages is made where it is read; everything else where it was. */
+/* True if the result differs from stage to stage. Tensors made whole between stages are made
+ * where they are read, others where they were. */
 static bool stays_spread(const sli_array *from, const sli_array *to, sli_along along, bool reader) {
   if (along != 1u << SLI_AXIS_STAGES) return from->spread;
   return reader || sli_is_spread(&to->lies);

@@ -1,20 +1,20 @@
-/* What a choice of signatures costs.
+/* Cost of a choice of signatures.
  *
- * Calls: each device runs every call on what it has, so a call's time follows from its row's
- * cost at local shapes, by arithmetic or by traffic, whichever takes longer; the way back is
- * the calls of the row's gradient rules at the local shapes of their arguments. Where parts
- * are uneven the largest counts.
+ * Calls: each device runs every call on its own part, so the time of a call follows from its
+ * op's cost at local shapes, by arithmetic or by memory traffic, whichever takes longer. The
+ * backward pass runs the calls of the op's gradient rules at the local shapes of their
+ * arguments. Where parts are uneven, the largest counts.
  *
- * Boxing: between how a tensor lies and how a reader wants it, and for the gradient from how
- * the reader gives it to how the maker wants it. A reader that repeats what all do (it has
- * everything everywhere) gives a whole gradient; one that uses a broadcast input for its own
- * share gives a summand. Makers of sums want whole gradients. Within a block readers share
- * what has been boxed, and gradients that come back alike are added before they are boxed.
- * What the way back reads again is boxed again, rather than kept, but where axes of rows have other
- * parts of as much.
+ * Boxing: a tensor is converted from its layout to the one that a reader wants, and the gradient
+ * from the layout that the reader gives to the one that the producer wants. A reader that
+ * repeats the same work everywhere (it has everything everywhere) gives a whole gradient; one
+ * that uses a broadcast input for its own share gives a summand. Producers of sums want whole
+ * gradients. Within a block, readers share boxed tensors, and gradients in the same layout are
+ * added before they are boxed. A tensor that the backward pass reads again is boxed again, not
+ * kept, except where row axes exchange parts for other parts of the same size.
  *
- * Parameters lie as their first reader wants; what else is done to them and their gradients
- * is done once a step, so a microbatch has its share of that, and of the update. */
+ * Parameters have the layout that their first reader wants. Other work on them and their
+ * gradients is done once a step, so a microbatch bears its share of that, and of the update. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +25,10 @@
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* How much of the time to move a byte it is worth not to keep it: to break ties. */
+/* Share of the time to move a byte that not storing it is worth: breaks ties. */
 static const double memory_weight = 1e-6;
 
-/* Where nothing is said of the devices, as fast as any core, but one that moves while it computes. */
+/* Default device: as fast as any core, but with memory traffic overlapping arithmetic. */
 static const sl_hardware any = {.flops_per_second = 5e10, .bytes_per_second = 1e10};
 
 static const sl_hardware *hardware(const sli_costs *c) { return c->grid->hardware ? c->grid->hardware : &any; }
@@ -40,7 +40,7 @@ double sli_cost_weight(const sli_costs *c, sli_cost cost) {
          cost.memory_bytes * memory_weight / bytes_rate(c);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- construction ------------------------------------------------------------------------- */
 
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                     int axis) {
@@ -64,17 +64,18 @@ void sli_costs_fini(sli_costs *c) { free(c->has_rows); }
 
 static int64_t share_of(int64_t count, int size) { return (count + size - 1) / size; }
 
-/* How the sequence axis has it. */
+/* Returns the tensor's layout along the sequence axis. */
 static sl_sbp sequence_of(const sli_costs *c, const sl_tensor *t) {
   if (!c->sequence || !t || !t->producer) return broadcast;
   return sli_signature_out(&c->sequence->of[t->producer->id], t->output);
 }
 
-/* As the device with the most has it. */
+/* Returns the type on the device with the largest part. */
 static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_tensor *t,
                           sl_sbp sbp) {
   sl_type type = *whole;
-  if (sbp.kind == SL_ROUTED) sbp = (sl_sbp){SL_SPLIT, 0}; /* where all experts have as many */
+  /* assumes that all experts have equally many rows */
+  if (sbp.kind == SL_ROUTED) sbp = (sl_sbp){SL_SPLIT, 0};
   if (sbp.kind == SL_SPLIT) {
     const sli_dim *dim = t ? &c->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
     int64_t units = dim ? dim->units : type.dim[sbp.dim];
@@ -103,7 +104,7 @@ static double gradient_bytes(const sli_costs *c, const sl_tensor *t) {
   return (double)sl_type_bytes(&type);
 }
 
-/* A node's arguments on one device. in[] has as many as the row can take. */
+/* Arguments of a node on one device. in[] has as many as the op can take. */
 typedef struct local {
   sl_attrs attrs;
   sl_type *in, *out;
@@ -175,8 +176,9 @@ static double backward_seconds(const sli_costs *c, const sli_node *n, const loca
 
 /* ---- boxing -------------------------------------------------------------------------------- */
 
-/* What a device does in its own memory for an exchange of so many bytes, where that is not in what was
- * measured: reads all summands of its part and writes that, or reads and writes all. */
+/* Returns the seconds that a device works in its own memory for an exchange of so many bytes,
+ * unless measurements include it: it reads all summands of its part and writes that, or reads
+ * and writes all. */
 static double own_seconds(const sli_costs *c, const sli_axis_link *link, sli_half half, double bytes) {
   const sl_hardware *h = c->grid->hardware;
   if (!h || sli_exchange_is_measured(link, half)) return 0;
@@ -206,7 +208,7 @@ static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
 
 /* ---- a node -------------------------------------------------------------------------------- */
 
-/* What the first of two calls gives, by its shape rule, which knows of f32 only. */
+/* Returns the result type of the first of two calls, by its shape rule, which handles f32 only. */
 static sl_status infer_part(const sli_node *n, const sl_signature *s, const local *l,
                             sl_type *part) {
   int count = SLI_MAX(n->nin, n->op->max_in);
@@ -218,7 +220,8 @@ static sl_status infer_part(const sli_node *n, const sl_signature *s, const loca
   return s->local->infer(&l->attrs, n->nin, in, part);
 }
 
-/* What each finds in its part, what all of that is, and what follows from it. */
+/* Returns the cost of a call in two: each device works on its part, the parts are joined, and
+ * the second call works on all of them. */
 static sli_cost two_calls(const sli_costs *c, const sli_node *n, const sl_signature *s,
                           const local *l) {
   sl_type part;
@@ -239,8 +242,9 @@ static double kept_bytes(const sli_costs *c, const sl_tensor *t, const sl_type *
   return (double)sl_type_bytes(type) * (rows && c->rows_last ? 1.5 : 1);
 }
 
-/* Chunks come beside computing, once on the way there and, with their gradients, twice on the way back; what
- * takes longer than that is waited for. kv: bytes of a device's own. */
+/* Returns the cost of ring attention. Chunks arrive beside computing, once in the forward pass
+ * and, with their gradients, twice in the backward pass; transfer time beyond the computing is
+ * waited for. kv: bytes of a device's own. */
 static sli_cost rounds_cost(const sli_costs *c, const sli_node *n, double kv, double compute) {
   double seen = n->attrs.full || !c->grid->zigzag ? 1 : 0.75, P = c->size;
   const sli_axis_link *link = &c->grid->link[c->axis];
@@ -250,8 +254,8 @@ static sli_cost rounds_cost(const sli_costs *c, const sli_node *n, double kv, do
   return cost;
 }
 
-/* In pieces, all keys of one come before its queries look at them, and their gradients are added up: once
- * there and once back. */
+/* Returns the cost of exchanges by piece: all keys of a piece arrive before its queries read
+ * them, and their gradients are added up, once forward and once backward. */
 static sli_cost pieces_cost(const sli_costs *c, double kv) {
   const sl_sbp split = {SL_SPLIT, 1};
   sli_cost cost = boxing(c, split, broadcast, c->size * kv);
@@ -259,8 +263,8 @@ static sli_cost pieces_cost(const sli_costs *c, double kv) {
   return cost;
 }
 
-/* By ring, what one device has most of: all pairs of queries and keys shared out, evenly or
- * as the last device of a contiguous layout has them. */
+/* Returns the cost of ring attention on the busiest device: all pairs of queries and keys are
+ * shared evenly, or as on the last device of a contiguous layout. */
 static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *l) {
   double P = c->size, K = c->g->options.pieces;
   double all = call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) + backward_seconds(c, n, l);
@@ -291,7 +295,8 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
   return cost;
 }
 
-/* Of a parameter's gradient over the axes of rows: once a step, of what a device has of it. */
+/* Returns the cost of summing a parameter's gradient over the row axes, once a step, for a
+ * device's part. */
 static sli_cost summing(const sli_costs *c, double bytes) {
   int size = sli_grid_size(c->grid, sli_grid_rows());
   if (sli_axes[c->axis].rows || size == 1 || c->size == 1) return (sli_cost){0};
@@ -302,7 +307,7 @@ static sli_cost summing(const sli_costs *c, double bytes) {
   return (sli_cost){.boxing_seconds = seconds / c->g->options.microbatches};
 }
 
-/* The step reads parameter and moments and writes them, and the gradient is read twice. */
+/* Prices an update: it reads and writes parameter and moments, and the gradient is read twice. */
 sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies) {
   sl_type type = local_type(c, &param->type, param, lies);
   double bytes = (double)sl_type_bytes(&type);
@@ -315,9 +320,9 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
   return cost;
 }
 
-/* ---- readings ------------------------------------------------------------------------------ */
+/* ---- reads ------------------------------------------------------------------------------ */
 
-/* Whatever is made on the way forward finds it there. */
+/* True if the backward pass reads input i; calls of the forward pass find it there anyway. */
 static bool read_again(const sli_costs *c, const sli_node *n, int i) {
   for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
@@ -338,8 +343,8 @@ sli_reading sli_reading_of(const sli_costs *c, const sli_node *n, const sl_signa
                        .again = any && !n->in[i]->param && read_again(c, n, i)};
 }
 
-/* Of gradients that have come back in these layouts: what lies in parts draws the rest, then
- * sums do, and what comes of it goes where it is wanted. */
+/* Returns the cost of gradients that come back in these layouts: they are converted to the split
+ * ones, then to sums, and the total to the wanted layout. */
 static sli_cost gradients_cost(const sli_costs *c, unsigned codes, sl_sbp wanted, double bytes) {
   sl_sbp to = wanted;
   if (wanted.kind == SL_BROADCAST && codes >> 2) to = sli_code_sbp(2 + __builtin_ctz(codes >> 2));
@@ -355,13 +360,14 @@ static sli_cost times(sli_cost cost, double factor) {
                     cost.boxing_bytes * factor, cost.memory_bytes * factor};
 }
 
-/* A served model's weights lie as all who read them want them, if that can be. */
+/* Returns the cost of reading a served model's weight. Its layout should be the one that all
+ * readers want, if possible. */
 static sli_cost served_reading(const sli_seen *seen, sli_reading r) {
   const double much = 1e6; /* seconds */
   return (sli_cost){.boxing_seconds = seen->lies == r.want ? 0 : much};
 }
 
-/* Once a step: each use's gradient by itself. */
+/* Returns the cost of a parameter's read, once a step; each use has its own gradient. */
 static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
                               sli_seen *seen) {
   double bytes = tensor_bytes(c, t);
@@ -375,7 +381,7 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
   return times(cost, 1.0 / c->g->options.microbatches);
 }
 
-/* What must be read as it is made. */
+/* True for a tensor that must be read in the layout in which it is made. */
 static bool is_own(const sl_tensor *t) { return t->producer && sli_bit(t->producer->op->own, t->output); }
 
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {
@@ -400,14 +406,14 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   return cost;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- totals ------------------------------------------------------------------------------- */
 
-/* A choice in the course of being added up. */
+/* Choice whose costs are being added up. */
 typedef struct sum {
   const sli_costs *c;
   sli_choice *choice;
   sli_seen *seen; /* [ntensors] */
-  bool *met;      /* [nparams] it is known how they lie */
+  bool *met;      /* [nparams] layout is known */
 } sum;
 
 static sli_cost meet_param(sum *s, const sl_tensor *t, sli_reading r) {

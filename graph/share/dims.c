@@ -1,17 +1,16 @@
-/* What the dims of tensors are made of, and so into what they may be cut.
+/* Structure of the dims of tensors, which determines how they may be split.
  *
- * A signature that splits several of a call's arrays says that their dims are shared out
- * together: member m runs on its part of each, so the parts must be the same units of each.
- * Dims tied so, over all signatures of all forward nodes, form classes, and a class has one
- * number of units: it divides the length of each segment of each dim in the class, and the
- * heads of the nodes that work head by head. Of dims of different lengths (queries and
- * keys) a unit is differently long in each.
+ * A signature that splits several arrays of a call ties their dims together: member m runs on
+ * its part of each, so the parts must be the same units of each. Dims tied over all signatures
+ * of all forward nodes form classes. A class has one number of units, which divides the length
+ * of each segment of each dim in the class, and the heads of nodes that work head by head. Where
+ * tied dims have different lengths (queries and keys), a unit has a different length in each.
  *
- * Tied dims of one length are alike down to the segments: what a linear map makes for
- * packed attention is queries, keys and values like its weight's rows and its bias. Only
- * attention itself puts its arguments together out of different segments, and says which.
+ * Tied dims of one length agree down to the segments: the output of a linear map for packed
+ * attention is queries, keys and values like its weight's rows and its bias. Only attention
+ * itself combines arguments of different segments, and declares them.
  *
- * Where sequences are cut in pieces the tensor axis does not share out the dim they lie along as
+ * Where sequences are cut in pieces, the tensor axis does not split the dim they lie along as
  * well: its class has one unit. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +22,11 @@
 typedef struct pass {
   const sl_graph *g;
   int nslots;
-  int *tied, *alike;  /* parents in two forests of slots */
-  sli_dim *segments;  /* [slots] of roots of `alike`: as said; nsegments 0: nothing said */
-  int64_t *units;     /* [slots] of roots of `tied`; 0: nothing said */
-  bool *cut;          /* [slots] of roots of `tied`: into pieces */
+  int *tied, *alike;  /* parents in two union-find forests of slots */
+  sli_dim *segments;  /* [slots] of roots of `alike`: declared segments; nsegments 0: none
+                         declared */
+  int64_t *units;     /* [slots] of roots of `tied`; 0: none declared */
+  bool *cut;          /* [slots] of roots of `tied`: cut into pieces */
 } pass;
 
 static int find(int *parents, int slot) {
@@ -62,7 +62,7 @@ static bool is_attention(const sl_op *op) {
          op == &sl_op_attention_share || op == &sl_op_attention || op == &sl_op_attention_piece;
 }
 
-/* The slots that a signature splits; returns how many. */
+/* Lists the slots that a signature splits; returns their number. */
 static int split_slots(const sli_node *n, const sl_signature *s, int *slots) {
   int count = 0;
   for (int i = 0; i < n->nin; i++) {
@@ -94,14 +94,14 @@ static void tie_all(pass *p) {
   }
 }
 
-/* ---- what nodes say ------------------------------------------------------------------------ */
+/* ---- declarations of nodes --------------------------------------------------------------- */
 
 static void say_units(pass *p, int slot, int64_t units) {
   int64_t *at = &p->units[find(p->tied, slot)];
   *at = sli_common_divisor(units, *at);
 }
 
-/* The last dim of a tensor is made of these; what others say otherwise cannot be shared out. */
+/* Declares the segments of a tensor's last dim; conflicting declarations prevent a split. */
 static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *lengths) {
   if (!t || !t->type.ndim) return;
   int slot = slot_of(t, t->type.ndim - 1);
@@ -111,7 +111,7 @@ static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *
   else if (memcmp(at, &said, sizeof said)) say_units(p, slot, 1);
 }
 
-/* Keys, and values behind them. */
+/* Declares keys, followed by values. */
 static void say_keys(pass *p, const sl_tensor *t, int64_t keys) {
   say_segments(p, t, 2, (int64_t[]){keys, keys});
 }
@@ -148,7 +148,7 @@ static void say_position(pass *p, const sl_tensor *t, int dim) {
   p->cut[find(p->tied, slot_of(t, dim))] = true;
 }
 
-/* Where sequences are cut, the dims that they lie along: those that grow with positions. */
+/* Declares the dims that cut sequences lie along: those that grow with positions. */
 static void say_positions(pass *p, const sli_node *n) {
   int ntypes = SLI_MAX(n->nin, n->op->max_in);
   sl_type in[ntypes + 1], out[n->nout + 1];
@@ -175,7 +175,7 @@ static void say_cut(pass *p, const sli_node *n) {
   if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
 }
 
-/* A tick's rows are on all devices, however many of them there are. */
+/* Declares that the rows of a tick are on all devices, whatever their number. */
 static void say_ticks(pass *p, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
     for (int d = 0; n->out[o] && d < SLI_MIN(n->out_type[o].ndim, 2); d++) say_units(p, slot_of(n->out[o], d), 1);
@@ -195,8 +195,8 @@ static void say_all(pass *p) {
   }
 }
 
-/* A dim of several segments is not shared out together with one of another length, whose units
- * lie otherwise. */
+/* Prevents a split of a dim of several segments together with one of another length, whose units
+ * are arranged differently. */
 static void say_uneven(pass *p, const sli_node *n, const sl_signature *s) {
   int slots[n->nin + n->nout + 1], count = split_slots(n, s, slots);
   for (int i = 0; i < count; i++)
@@ -241,7 +241,7 @@ static void fill_dims(pass *p, sli_dim *out) {
     }
 }
 
-/* A parameter's gradients are made of what it is made of itself. */
+/* Gives gradients the structure of their parameters. */
 static void fill_gradients(const sl_graph *g, sli_dim *out) {
   for (int i = 0; i < g->nparams; i++)
     for (int u = 0; u < g->params[i]->ngrads; u++)

@@ -1,19 +1,19 @@
-/* Expansion: from one graph for all to the nodes and tensors of every device of a stage.
+/* Expansion: from one graph for all devices to the nodes and tensors of every device of a stage.
  *
- * Forward nodes say by their signatures how they want what they read and how what they
- * make lies. The way back follows: a rule of the gradients reads forward tensors as the
- * forward node had them; the gradient of what lies in parts lies in the same parts; that
- * of a sum is wanted by everyone; and the gradient of an input that all have, but each
- * used for its own share of the call, comes back as a sum. So no backward row needs
- * signatures. Sums of gradients are made as they lie, before anything is exchanged.
+ * Forward nodes give the layouts of their inputs and outputs by their signatures. The backward
+ * pass follows. A gradient rule reads forward tensors as the forward node had them. The gradient
+ * of a split tensor is split in the same way; everyone wants the whole gradient of a sum. The
+ * gradient of an input that all have, but each used for its own share of the call, comes back as
+ * a sum. So backward ops need no signatures. Gradients are summed in their present layout,
+ * before any exchange.
  *
- * Parameters lie as their updates want them (shards.c). Updates are added anew in the end, one
- * for each device that has a parameter or a part of it.
+ * Parameters have the layout that their updates want (shards.c). Updates are added anew in the
+ * end, one for each device that has a parameter or a part of it.
  *
- * For predictions one device can stand for all of its stage (grid->alike): only rank 0's
- * nodes are made, and what they would read of others is what it has in that place itself.
- * All devices do the same at the same time where they have parts of one size, so it fires
- * when it would among the others, and takes as long. */
+ * For predictions one device can stand for its whole stage (grid->alike). Only rank 0's nodes
+ * are made, and in place of other devices' tensors they read their own. With parts of one size,
+ * all devices do the same at the same time, so the one fires when it would among the others, and
+ * takes as long. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
@@ -23,11 +23,12 @@
 #include <string.h>
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
-static const sli_layout everywhere; /* all that is not set is broadcast */
+static const sli_layout everywhere; /* axes that are not set are broadcast */
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Spread is what each stage does its part of. Of a sum or a copy of gradients, or a constant like one: as what it is made of. */
+/* Returns the moment of a node. It is spread if each stage does its part of it; sums, copies and
+ * constants of gradients follow the tensors they are made of. */
 static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   sli_moment at = {n->cls, n->block, n->phase, false};
   const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
@@ -39,8 +40,8 @@ static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   return at;
 }
 
-/* A parameter's copies of another layout are made once a step, before anything else, but
- * every time anew where it is not to be kept whole. */
+/* Returns the moment at which a reader's copy is made. Copies of a parameter in another layout
+ * are made once a step, before anything else, but each time anew if it is not kept whole. */
 static sli_moment reading(const sli_expansion *x, const sl_tensor *t, sli_moment at) {
   if (t->param && x->sharding != SLI_SHARD_PARAMETERS) at.phase = SLI_PHASE_PACK;
   return at;
@@ -52,8 +53,8 @@ static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want
   return t ? sli_box(x, t, want, reading(x, t, at), out) : SL_OK;
 }
 
-/* Of an optional input that all have and one is to add, the others need no zeros: absent is
- * zero. Inputs of which there may be any number are not optional. */
+/* True for an optional input that all devices have but one is to add: the others leave it
+ * absent, which counts as zero. Ops with any number of inputs have no optional ones. */
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
   return sli_is_forward(n) && i >= n->op->min_in && n->op->max_in >= 0 && n->in[i] &&
          sli_share_layout(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
@@ -82,7 +83,7 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
   return status;
 }
 
-/* How a backward node wants what it reads. */
+/* Returns the layout in which a backward node wants an input. */
 static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
   sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, i);
   sli_sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
@@ -90,7 +91,7 @@ static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int
   return sli_share_layout(x, n->about, of, arg.index);
 }
 
-/* [nvariants][nin] of a device: the types of inputs that nobody reads. */
+/* Returns the types of a device's inputs that are not read: [nvariants][nin]. */
 static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank) {
   if (!n->op->unread) return NULL;
   sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)(x->nvariants * n->nin) * sizeof *types);
@@ -103,7 +104,7 @@ static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank
   return types;
 }
 
-/* The nodes of all devices, and their outputs as arrays that lie as said. */
+/* Makes the nodes of all devices, and their outputs as arrays in the given layouts. */
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
                             sli_array *const *out) {
@@ -137,7 +138,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
   return status;
 }
 
-/* A mean over a device's rows counts by their share. */
+/* Notes the share by which a mean over a device's rows counts. */
 static void note_share(sli_expansion *x, const sli_node *n) {
   int means = x->g->options.infer ? 0 : sli_graph_means(x->g);
   for (int m = 0; m < means; m++)
@@ -147,7 +148,8 @@ static void note_share(sli_expansion *x, const sli_node *n) {
             sli_share_of_rows(x, n, i / x->nvariants, i % x->nvariants);
 }
 
-/* Joins what each device has found in its part along the axes that the call is shared along in two. */
+/* Joins the devices' results of the first call, along the axes on which the call is split in
+ * two. */
 static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part) {
   int nv = x->nvariants, dim = sli_expand_type(x, part->on[0], 0)->ndim - 1;
   sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
@@ -171,7 +173,7 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
   return status;
 }
 
-/* In two calls: what each device finds in its part, and what follows from all of it. */
+/* Expands a call in two: one on each device's part, and one on all results of that. */
 static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_signature *s,
                                sli_array *const *in, sli_array *const *out) {
   sli_moment at = moment_of(x, n);
@@ -209,8 +211,8 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
-/* A source runs whole on each device, and what is not wanted of it goes no further. What a tick of a served graph
- * computes one device asks for, and the others read it there. */
+/* Expands a source, which runs whole on each device; unwanted outputs go no further. In a served
+ * graph one device asks for a tick's data, and the others read it there. */
 static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
@@ -284,7 +286,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   return sli_expand_ring_back(x, n, moment_of(x, n), in, out);
 }
 
-/* As two summands can both be had with the least to exchange. */
+/* Returns the layout that takes the least exchange to bring two summands to. */
 static sl_sbp common(sl_sbp a, sl_sbp b) {
   if (sli_sbp_equal(a, b)) return a;
   if (a.kind == SL_SPLIT) return a;
@@ -292,7 +294,8 @@ static sl_sbp common(sl_sbp a, sl_sbp b) {
   return a.kind == SL_PARTIAL ? a : b;
 }
 
-/* Rows of which only some are where experts are, where they come from. */
+/* Returns the layout of a summand; if only some summands are at their experts, the one where
+ * rows come from. */
 static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
   const sli_layout *lies = &x->arrays[t->id]->lies;
   bool all = true;
@@ -300,7 +303,7 @@ static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, cons
   return all ? *lies : sli_rows_layout(x, lies);
 }
 
-/* A sum or copy of gradients: as they lie. */
+/* Expands a sum or copy of gradients in their present layout. */
 static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin];
   sli_layout lies = summand_layout(x, n, n->in[0]);
@@ -314,7 +317,7 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
   return status ? status : make_backward(x, n, in, &lies);
 }
 
-/* Where the gradients start, by a device's share of the loss; or zeros. */
+/* Expands the initial gradient, scaled by a device's share of the loss; or zeros. */
 static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
   bool seed = n->like == x->g->loss.tensor;
@@ -343,7 +346,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   return SL_OK;
 }
 
-/* What an output of a backward node is the gradient of. */
+/* Returns the tensor that an output of a backward node is the gradient of. */
 static const sl_tensor *subject(const sli_node *n, int o) {
   if (n->rule) return is_gradient(n, o) ? n->about->in[sli_rule_of(n->rule, o)] : NULL;
   return n->like ? n->like : n->in[0];
@@ -367,7 +370,7 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
 
 /* ---- the pass ------------------------------------------------------------------- */
 
-/* Takes the logical graph out of g, so that the devices' can take its place. */
+/* Moves the logical graph out of g, so that the devices' graph can take its place. */
 static void take_over(sli_expansion *x) {
   sl_graph *g = x->g;
   x->logical = g->nodes;

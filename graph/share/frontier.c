@@ -1,4 +1,4 @@
-/* Which tensors are alive between the nodes, and what may still be asked of them. */
+/* Live tensors between the nodes, and the layouts that later readers may want. */
 #include "graph/share/frontier.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void find_places(const sli_ways *w, sli_frontier *p) {
   free(taken);
 }
 
-/* What reading it costs at most in any way, by how it lies. */
+/* Returns the largest cost of a read over all ways, by the tensor's layout. */
 static double reading_at_most(const sli_ways *w, int k, int i, int code) {
   double most = 0;
   for (int a = 0; a < w->nways[k]; a++) {
@@ -87,7 +87,7 @@ static void look_past_input(const sli_ways *w, sli_frontier *p, int k, int i) {
     p->boxing[(k * p->width + place) * SLI_SBP_CODES + code] += reading_at_most(w, k + 1, i, code);
 }
 
-/* From the last node to the first: what is known of the readings behind each. */
+/* Collects the reads behind each node, from the last node to the first. */
 static void look_ahead(const sli_ways *w, sli_frontier *p) {
   size_t width = (size_t)p->width, cells = (size_t)w->count * width + 1;
   p->wants = sli_calloc(cells, sizeof *p->wants);

@@ -1,4 +1,4 @@
-/* The axes of a grid, and where its devices are along them. */
+/* Axes of a grid, and the positions of devices along them. */
 #include "graph/share/share.h"
 
 #include <string.h>
@@ -42,7 +42,8 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
   return size;
 }
 
-/* Experts take of the tensors' devices as many as they can, and the rest of the data's. */
+/* Assigns experts to as many of the tensor-axis devices as possible, and the rest to the data
+ * axis. */
 bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
   int D = SLI_MAX(o->data_parallel, 1), T = SLI_MAX(o->tensor, 1), EP = SLI_MAX(o->expert_parallel, 1);
   bool folded = T > 1 && (o->expert_tensor == 1 || (!o->expert_tensor && D % EP));

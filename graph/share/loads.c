@@ -1,6 +1,6 @@
-/* How many rows come to each expert, on devices that hold no values (--routing): as many to all, by Zipf's law, or
- * as a file says, with a number for each expert that together are all rows of a microbatch: for each layer on a line of
- * its own, or once for all layers. */
+/* Expected number of rows per expert, on devices that hold no values (--routing): equal, by
+ * Zipf's law, or from a file. The file has a number for each expert; together they are all rows
+ * of a microbatch. It has a line for each layer, or one for all layers. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void note_line(sli_loads *l, int numbers) {
   l->lines++;
 }
 
-/* A file's numbers, with blanks between them; what stands behind a # does not count. */
+/* Reads a line of numbers, separated by blanks; text behind a # is ignored. */
 static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capacity) {
   text[strcspn(text, "#")] = 0;
   char *end;
@@ -87,7 +87,7 @@ static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
                  "all", l->text, l->lines, layer->of);
 }
 
-/* [experts] of a layer's. */
+/* Returns the rows of a layer's experts: [experts]. */
 static const int64_t *rows_of(const sli_loads *l, const sli_layer *layer) {
   return is_for_all(l, layer) ? l->rows : l->rows + layer->number * layer->experts;
 }
@@ -102,7 +102,7 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
                  "ids of experts together", l->text, (long long)sum, layer->number, (long long)rows);
 }
 
-/* The share of the experts before one. */
+/* Returns the share of rows for experts before `end`. */
 static double share_before(const sli_loads *l, const sli_layer *layer, int64_t end) {
   double before = 0, all = 0;
   for (int64_t e = 0; e < layer->experts; e++) {

@@ -1,12 +1,13 @@
-/* What a device's share of a call is told, by its signatures along all axes. */
+/* Attributes of a device's share of a call, by its signatures along all axes. */
 #include "graph/share/expand.h"
 
-static const sli_layout everywhere; /* all that is not set is broadcast */
+static const sli_layout everywhere; /* axes that are not set are broadcast */
 
 /* ---- signatures ----------------------------------------------------------------- */
 
-/* A mean that is of a device's own rows counts by its share of them: what says how much that is
- * (sl_op.counted) has to be told of the mean as it lies, not of a sum of means. */
+/* True if a mean is over a device's own rows. Such a mean counts by the device's share of the
+ * rows, and the op that weighs it (sl_op.counted) must see the mean as it is, not a sum of
+ * means. */
 static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
   const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
   if (!t || !t->producer) return false;
@@ -14,7 +15,8 @@ static bool counts_summands(const sli_expansion *x, const sli_node *forward, int
   return sli_signature_out(made, t->output).kind == SL_PARTIAL;
 }
 
-/* Of the axes of experts the first says where rows are, though it may have one device. */
+/* True if calls are sharded along the axis. For calls at the experts, the first expert axis says
+ * where rows are, even if it has one device. */
 static bool is_shared_along(const sli_expansion *x, int axis, bool at_experts) {
   return x->grid->size[axis] > 1 || (axis == SLI_AXIS_EXPERT && at_experts);
 }
@@ -44,12 +46,12 @@ sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli
 
 /* ---- attributes of a share ------------------------------------------------------ */
 
-/* Of the units of heads that axes within have left. */
+/* Returns a member's part of the units of heads that the axes within leave. */
 static int64_t units_of(int64_t units, int size, int member) {
   return units * (member + 1) / size - units * member / size;
 }
 
-/* Its units of heads, of the axes along which they are shared out from the innermost on. */
+/* Sets the device's heads, split along the sharding axes from the innermost on. */
 static void share_heads(const sli_expansion *x, const sli_node *forward, int rank, sl_attrs *attrs) {
   int64_t whole = 0, own = 0;
   sli_along done = 0;
@@ -67,7 +69,7 @@ static void share_heads(const sli_expansion *x, const sli_node *forward, int ran
   attrs->kv_heads = (int)(attrs->kv_heads * own / whole);
 }
 
-/* What of a microbatch's rows a device takes a mean over. */
+/* Returns the share of a microbatch's rows that a device takes a mean over. */
 double sli_share_of_rows(const sli_expansion *x, const sli_node *mean, int rank, int variant) {
   double share = 1;
   sli_layout lies = everywhere;
@@ -81,7 +83,7 @@ double sli_share_of_rows(const sli_expansion *x, const sli_node *mean, int rank,
   return share;
 }
 
-/* Where the device's part begins of what its signatures say that about; one input, and one dim. */
+/* Sets where the device's part begins, for signatures that ask for it; one input, and one dim. */
 static void say_first(const sli_expansion *x, const sli_node *forward, int rank, int variant,
                       sl_attrs *attrs) {
   for (int a = 0; a < SLI_AXES; a++) {
@@ -101,7 +103,7 @@ static void say_first(const sli_expansion *x, const sli_node *forward, int rank,
   }
 }
 
-/* What a device's share of a forward node, or of its way back, is told. */
+/* Sets the attributes of a device's share of a forward node, or of its backward pass. */
 static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
                      sl_attrs *attrs) {
   share_heads(x, forward, rank, attrs);
@@ -109,7 +111,7 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
   if (forward->op->counted) {
     double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
     *share = sli_share_of_rows(x, forward->in[0]->producer, rank, variant);
-    if (attrs->user) *share *= *(const double *)attrs->user; /* of a piece */
+    if (attrs->user) *share *= *(const double *)attrs->user; /* share of a piece */
     attrs->user = share;
   }
   if (forward->op->located)
@@ -117,7 +119,7 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
                                      rank, variant, attrs->region);
 }
 
-/* [nvariants] */
+/* Returns the attributes of a device's share: [nvariants]. */
 sl_attrs *sli_local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward, int rank) {
   sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
   for (int v = 0; v < x->nvariants; v++) {

@@ -1,5 +1,5 @@
-/* The nodes and tensors of one device, and what part of a logical tensor they are about: what
- * expansion and boxing are made of. */
+/* Nodes and tensors of one device, and their parts of logical tensors: used by expansion and
+ * boxing. */
 #include "graph/build/build.h"
 #include "graph/share/expand.h"
 
@@ -24,7 +24,7 @@ bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t) {
          x->choice[SLI_AXIS_EXPERT].params[of->param_index].kind == SL_SPLIT;
 }
 
-/* Maps of experts have their rows along all that their experts are not shared out along. */
+/* Maps of experts have the axes that their experts are not sharded along as one row axis. */
 sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis) {
   sli_along experts = sli_grid_experts(), stages = 1u << SLI_AXIS_STAGES;
   if (!x->grid->folded || !sli_is_of_experts(x, t)) return sli_axes[axis].rows ? sli_grid_rows() : sli_axis_factors(axis);
@@ -51,7 +51,8 @@ int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_la
   return count;
 }
 
-/* A row of parameters is a row; of what flows, several may stay together, as those of a head. */
+/* True if the split keeps units together. Parameters are split by single rows; activations may
+ * have several rows that stay together, as those of a head. */
 static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   const sli_dim *dim = &x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim];
@@ -59,7 +60,7 @@ static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cu
   return !t->param && !(subject && subject->of->param) && dim->nsegments && !dim->cut;
 }
 
-/* What axes within have left of a dim that is `length` long now. */
+/* Returns the rest that inner axes leave of a dim, now `length` long. */
 static sli_dim dim_left(const sli_dim *whole, int64_t length) {
   sli_dim left = *whole;
   int64_t sum = 0;
@@ -69,7 +70,7 @@ static sli_dim dim_left(const sli_dim *whole, int64_t length) {
   return left;
 }
 
-/* Runs number r and 2P-1-r of 2P. */
+/* Returns runs number r and 2P-1-r of 2P. */
 static sl_part zigzag_part(int dim, int64_t length, int size, int member) {
   int64_t n = 2 * size, runs[] = {member, n - 1 - member};
   sl_part part = {.axis = dim, .nranges = 2};
@@ -80,7 +81,7 @@ static sl_part zigzag_part(int dim, int64_t length, int size, int member) {
   return part;
 }
 
-/* Positions of what flows. */
+/* True for positions of activations in the zigzag layout. */
 static bool is_zigzag(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   return x->grid->zigzag && cut->along == 1u << SLI_AXIS_SEQUENCE && !t->param &&
@@ -105,7 +106,7 @@ const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {
 
 bool sli_is_routed(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_ROUTED; }
 
-/* How devices along an axis have tokens. */
+/* Returns the layout of tokens along an axis. */
 static sl_sbp tokens_along(const sli_expansion *x, int axis) {
   if (x->grid->size[axis] < 2 || (!sli_axes[axis].rows && !x->grid->folded)) return (sl_sbp){SL_BROADCAST, 0};
   return (sl_sbp){SL_SPLIT, sli_axes[axis].rows ? 0 : x->grid->tokens};
@@ -125,8 +126,8 @@ sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
   return lies;
 }
 
-/* Rows that a device's experts have room for: as many as all ids lead somewhere, or a multiple of an even
- * share of them. */
+/* Returns the rows that a device's experts have room for: as many as there are ids, or a
+ * multiple of an even share of them. */
 static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int rank, int variant) {
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, t));
   sli_layout lies = sli_ids_layout(x, ids);
@@ -139,7 +140,7 @@ static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int ran
   return room < (double)rows ? (int64_t)room : rows;
 }
 
-/* Where its experts are: a row for each id that leads there. */
+/* Returns the type at the experts: a row for each id that leads there. */
 static sl_type routed_type(const sli_expansion *x, const sl_tensor *t, int last, int rank, int variant,
                            const sl_type *rows) {
   sl_type type = *rows;

@@ -1,10 +1,9 @@
-/* Which part of the whole a device's share of a tensor is: what a call is told that must know
- * where it stands. */
+/* Region of the whole tensor that a device's share is, for calls that must know their position. */
 #include "graph/share/expand.h"
 
 #include <string.h>
 
-/* Of positions [begin, begin + count) of what `of` leaves, those that lie in one range. */
+/* Adds the ranges of positions [begin, begin + count), counted within `of`. */
 static void add_ranges(const sl_part *of, int64_t begin, int64_t count, sl_part *to) {
   for (int r = 0; r < of->nranges && count > 0; begin -= of->count[r++]) {
     if (begin >= of->count[r]) continue;

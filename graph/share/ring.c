@@ -1,23 +1,24 @@
-/* Attention of sequences that are shared out, chunk by chunk.
+/* Ring attention over sharded sequences, chunk by chunk.
  *
- * Queries stay where they are. Each device's keys and values go around: every device brings itself
- * the chunk that its neighbour has, takes a step of attention with it while the next one comes, and so
- * on, as far as its queries see. Only two chunks of others are there at a time, for what passes from
- * one level to the next is a lane (lower/lanes.c). On the way back the chunks go around once more, and what
- * their keys and values get of each device goes to whoever they belong to, who adds it up in the order
- * of the steps.
+ * Queries stay where they are. Each device's keys and values go around the ring: every device
+ * copies the chunk that its neighbour has. It takes a step of attention with it while the next
+ * one arrives, and so on, as far as its queries see. Only two chunks of other devices are
+ * present at a time, for values passed from level to level share slots (lower/lanes.c). In the
+ * backward pass the chunks go around once more. The gradients of their keys and values go to
+ * their owner, which adds them up in the order of the steps.
  *
- * Contiguous, a device has one run of positions, and sees the chunks before its own: the last device
- * has the most to do. Zigzag it has two, number r and number 2P-1-r of 2P, and all have as much to do:
- * of each other device it sees the first run, and of those behind it the second as well. Runs are
- * chunks of their own, so that no more goes around than is seen. */
+ * In a contiguous layout, a device has one run of positions and sees the chunks before its own:
+ * the last device has the most to do. In the zigzag layout it has two runs, number r and number
+ * 2P-1-r of 2P, and all have equally much to do: of each other device it sees the first run, and
+ * of later devices the second as well. Runs are chunks of their own, so that only what is seen
+ * goes around. */
 #include "graph/share/expand.h"
 #include "ops/ops.h"
 
 enum { RUNS = 2 };
 static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
 
-/* Of one call: what the way back reads again. */
+/* Tensors of one call that the backward pass reads again. */
 struct sli_round {
   sl_tensor **q;              /* [ranks] */
   sl_tensor *(*own)[RUNS];    /* [ranks] keys and values, by runs */
@@ -25,19 +26,19 @@ struct sli_round {
 
 typedef struct ring {
   sli_expansion *x;
-  const sli_node *n;          /* the forward call */
+  const sli_node *n;          /* forward call */
   const char *name;
   sli_moment at;
   int members;
   struct sli_round *kept;
-  sl_tensor *(*given)[RUNS];  /* [ranks] one's own chunks as others read them */
-  sl_tensor *(*here)[RUNS];   /* [ranks] what has come around, for this step */
-  sl_tensor *(*before)[RUNS]; /* [ranks] and for the one before it */
+  sl_tensor *(*given)[RUNS];  /* [ranks] own chunks as other devices read them */
+  sl_tensor *(*here)[RUNS];   /* [ranks] chunks for this step */
+  sl_tensor *(*before)[RUNS]; /* [ranks] chunks of the step before */
 } ring;
 
-/* ---- where positions are ----------------------------------------------------------------- */
+/* ---- positions ----------------------------------------------------------------------------- */
 
-/* The runs of positions that a member has. */
+/* Returns the runs of positions of a member. */
 static sl_part runs_of(const ring *g, int member) {
   sl_type type = sli_logical_type(g->n->in[0], 0);
   return sli_cut_part(g->x, g->n->in[0], (sli_cutting){sequence, 1}, member, &type);
@@ -47,14 +48,15 @@ static int member_of(const ring *g, int rank) { return sli_rank_share(g->x->grid
 
 static int64_t length_of(const ring *g) { return sli_logical_type(g->n->in[0], 0).dim[1]; }
 
-/* Whose chunk a member has in step t, and from whom it gets it. Where all do not do the same, those
- * behind get it from those before; else it goes the way on which the second runs are soon done. */
+/* Returns the member whose chunk a member has in step t; for t = 1, the neighbour it gets chunks
+ * from. If work is uneven, later devices get chunks from earlier ones; else the direction is the
+ * one in which the second runs are done soon. */
 static int source_of(const ring *g, int member, int t) {
   int by = g->x->grid->zigzag ? t : g->members - t;
   return (member + by) % g->members;
 }
 
-/* May a query of one run see a key of another? */
+/* True if a query of one run may see a key of another. */
 static bool is_seen(const ring *g, const sl_part *q, int i, const sl_part *k, int j) {
   const sl_attrs *a = &g->n->attrs;
   int64_t behind = a->window > 0 ? a->window - 1 : length_of(g), ahead = a->full ? length_of(g) : 0;
@@ -70,7 +72,8 @@ static void add_span(sli_spans *to, const sl_part *q, int i, const sl_part *k, i
                  .fresh = fresh};
 }
 
-/* A run's queries that see a chunk: all of them, or of one's own chunk first those that begin with it. */
+/* Queries of a run that see a chunk: all of them; or, for the own chunk, those that begin with
+ * it, or the rest. */
 typedef enum which { ALL, FIRST, REST } which;
 
 static const sli_spans *spans_of(const ring *g, int rank, int source, int j, which those,
@@ -95,7 +98,7 @@ static bool sees(const ring *g, int rank, int source, int j) {
 
 /* ---- nodes ------------------------------------------------------------------------------- */
 
-/* out[nout]. */
+/* Adds a node; out[nout]. */
 static sl_status add(const ring *g, const sl_op *op, const char *what, sl_class cls, int rank, int nin,
                      sl_tensor *const *in, const sl_attrs *attrs, int nout, sl_tensor **out) {
   sli_expansion *x = g->x;
@@ -125,7 +128,7 @@ static sl_status slice(const ring *g, const char *what, int rank, sl_tensor *t, 
   return add(g, &sl_op_slice, what, g->at.cls, rank, 1, &t, &(sl_attrs){.user = own}, 1, out);
 }
 
-/* Two arrays one behind the other along a dim. */
+/* Joins two arrays along a dim. */
 static sl_status join(const ring *g, const char *what, int rank, sl_tensor *const *in, int dim,
                       sl_tensor **out) {
   sli_arena *arena = &g->x->g->arena;
@@ -142,7 +145,7 @@ static sl_status join(const ring *g, const char *what, int rank, sl_tensor *cons
 
 /* ---- chunks ------------------------------------------------------------------------------ */
 
-/* Queries, and keys and values together, of one device; in[]: as the call reads them. */
+/* Splits one device's input into queries, and keys with values; in[]: the inputs of the call. */
 static sl_status take_apart(const ring *g, int rank, sl_tensor *const *in, sl_tensor **kv) {
   const sl_attrs *attrs = sli_local_attrs(g->x, g->n, g->n, rank);
   if (g->n->op == &sl_op_attention) {
@@ -171,7 +174,7 @@ static sl_status cut_chunks(const ring *g, int rank, sl_tensor *const *in) {
   return status;
 }
 
-/* A device brings itself a chunk: the neighbour's, or, where that has none, its owner's. */
+/* Copies a chunk to a device: the neighbour's, or, if it has none, the owner's. */
 static sl_status fetch(const ring *g, int rank, int t, int j) {
   int member = member_of(g, rank), from = source_of(g, member, 1), source = source_of(g, member, t);
   sl_tensor *chunk = g->before[sli_rank_at(g->x->grid, rank, sequence, from)][j];
@@ -180,7 +183,8 @@ static sl_status fetch(const ring *g, int rank, int t, int j) {
   return add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &chunk, &(sl_attrs){0}, 1, &g->here[rank][j]);
 }
 
-/* What goes to memories of their own twice is sent twice, or it would be kept there in between. */
+/* Sends chunks again for the backward pass to separate memories; otherwise the copies would be
+ * kept there in between. */
 static sl_status give_again(ring *g) {
   if (!g->x->grid->apart[SLI_AXIS_SEQUENCE]) return SL_OK;
   sl_status status = SL_OK;
@@ -195,7 +199,7 @@ static sl_status give_again(ring *g) {
   return status;
 }
 
-/* In step t all devices that see something of it have the next chunk. */
+/* Brings the chunk of step t to all devices that see something of it. */
 static sl_status go_around(ring *g, int t) {
   sl_tensor *(*before)[RUNS] = g->before;
   sl_status status = SL_OK;
@@ -218,9 +222,9 @@ static ring ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_m
                 .before = sli_arena_alloc(arena, (size_t)x->ranks * sizeof(sl_tensor *[RUNS]))};
 }
 
-/* ---- the way there ------------------------------------------------------------------------ */
+/* ---- forward pass ------------------------------------------------------------------------- */
 
-/* o and lse [2] go on with a chunk. */
+/* Continues o and lse [2] with a chunk. */
 static sl_status step(const ring *g, int rank, int source, int j, which those, sl_tensor *chunk,
                       sl_tensor *ids, const char *what, sl_tensor **state) {
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
@@ -231,7 +235,8 @@ static sl_status step(const ring *g, int rank, int source, int j, which those, s
                   : SL_OK;
 }
 
-/* With one's own chunks: each query begins with its own run, so that there is something it sees. */
+/* Takes the steps with a device's own chunks. Each query begins with its own run, where it
+ * always sees a key. */
 static sl_status own_steps(const ring *g, int rank, sl_tensor *ids, sl_tensor **state) {
   sli_arena *arena = &g->x->g->arena;
   int own = member_of(g, rank);
@@ -285,13 +290,13 @@ sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sl
   return status;
 }
 
-/* ---- the way back -------------------------------------------------------------------------- */
+/* ---- backward pass ------------------------------------------------------------------------ */
 
-/* What a device needs of the way there, and has of the way back so far. */
+/* Inputs and results of a device's backward pass so far. */
 typedef struct gradients {
   sl_tensor *o, *lse, *dout, *ids, *dq;
-  sl_tensor *own[RUNS];  /* of keys and values: all that has come */
-  sl_tensor *made[RUNS]; /* of the chunk of this step, for its owner */
+  sl_tensor *own[RUNS];  /* gradients of keys and values: sum so far */
+  sl_tensor *made[RUNS]; /* gradients of this step's chunk, for its owner */
 } gradients;
 
 static sl_status step_back(const ring *g, int rank, int source, int j, sl_tensor *chunk, gradients *d,
@@ -327,7 +332,7 @@ static sl_status steps_back(const ring *g, int rank, int t, gradients *d) {
   return status;
 }
 
-/* What the one who had a device's chunk in step t has found for it. */
+/* Adds the gradient from the device that had this device's chunk in step t. */
 static sl_status add_up(const ring *g, int rank, int t, gradients *all) {
   int member = member_of(g, rank), reader = source_of(g, member, g->members - t);
   const gradients *of = &all[sli_rank_at(g->x->grid, rank, sequence, reader)];
@@ -341,7 +346,7 @@ static sl_status add_up(const ring *g, int rank, int t, gradients *all) {
   return status;
 }
 
-/* Gradients as the call's inputs are. */
+/* Assembles gradients in the form of the call's inputs. */
 static sl_status put_together(const ring *g, int rank, const gradients *d, sli_array *const *out) {
   sl_tensor *dkv = d->own[0], *parts[] = {d->own[0], d->own[1]};
   sl_status status = d->own[1] ? join(g, "dkv", rank, parts, 1, &dkv) : SL_OK;

@@ -1,12 +1,12 @@
-/* Rows go where their experts are, and come back.
+/* Dispatch of rows to their experts, and back.
  *
- *     S -> R   each source sends each device the rows of its experts: dispatch; there they lie one behind
- *              the other, source by source: collect
- *     R -> S   each device gives each source the part that came of it: give_back; where they came from
- *              they lie by ids again: restore
+ *     S -> R   each source sends each device the rows of its experts: dispatch; the device stores
+ *              them one behind the other, source by source: collect
+ *     R -> S   each device sends each source its part of the results: give_back; the source
+ *              puts them back in the order of its ids: restore
  *
- * All devices along the axis know all ids of their rows, so they know where which row is; what goes between them is
- * rows, and no more of them than there are (extents). */
+ * All devices along the axis know all ids of their rows, so they know where each row is. Only
+ * valid rows are transferred, and no more of them than there are (extents). */
 #include "graph/share/box.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ typedef struct routing {
   sli_layer layer;
 } routing;
 
-/* Layers are counted by ids. */
+/* Finds the number of a layer; layers are told apart by their ids. */
 static void find_layer(const sli_expansion *x, const sl_tensor *ids, sli_layer *layer) {
   const sli_choice *experts = &x->choice[SLI_AXIS_EXPERT];
   const sl_tensor *last = NULL;
@@ -42,7 +42,7 @@ static routing routing_of(sli_boxing *b, const sli_array *ids, const sli_array *
   return r;
 }
 
-/* ---- how many rows ------------------------------------------------------------------------- */
+/* ---- numbers of rows ----------------------------------------------------------------------- */
 
 static int64_t ids_of(const routing *r, const sli_array *ids, int rank, int variant) {
   return sl_type_elements(sli_expand_type(r->b->x, ids->on[rank], variant));
@@ -54,7 +54,7 @@ static int rank_at(const routing *r, int rank, int member) {
 
 static int64_t first_expert(const routing *r, int member) { return r->experts * member / r->b->members; }
 
-/* Of so many rows, those expected for a member's experts. */
+/* Returns how many of so many rows are expected for a member's experts. */
 static int64_t share_of(const routing *r, int64_t rows, int member) {
   const sli_loads *loads = r->b->x->grid->loads;
   return sli_loads_before(loads, &r->layer, rows, first_expert(r, member + 1)) -
@@ -70,7 +70,7 @@ static int64_t share_of_all(const routing *r, int rank, int member, int variant)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* [nvariants] */
+/* Allocates attributes and their routes: [nvariants]. */
 static sl_attrs *attrs_for(const routing *r, sl_route **routes) {
   int n = r->b->x->nvariants;
   sli_arena *arena = &r->b->x->g->arena;
@@ -80,20 +80,21 @@ static sl_attrs *attrs_for(const routing *r, sl_route **routes) {
   return attrs;
 }
 
-/* The experts of a member. */
+/* Sets the experts of a member. */
 static void say_experts(const routing *r, sl_route *route, int member) {
   route->first = first_expert(r, member);
   route->count = first_expert(r, member + 1) - route->first;
 }
 
-/* Rows that go between a source and a device, as they lie on the latter. */
+/* Returns the type of rows that go between a source and a device, in the device's layout. */
 static sl_type part_type(const routing *r, const sli_array *routed, int rank, int64_t rows, int variant) {
   sl_type type = sli_local_type(r->b->x, routed->of, routed->lies, rank, variant);
   type.dim[1] = SLI_MIN(type.dim[1], rows);
   return type;
 }
 
-/* What devices read of each other in it are rows of the axis, as many as are expected. */
+/* Notes the bytes that devices read from each other: expected rows, counted under the axis of
+ * experts. */
 static void note_rows(const routing *r, sli_node *n, int parts) {
   const sli_expansion *x = r->b->x;
   int own = sli_rank_share(x->grid, n->rank, r->b->along);
@@ -118,9 +119,10 @@ static sl_status add_node(const routing *r, const sl_op *op, const char *what, s
   return sli_box_node(r->b, &m, node, out);
 }
 
-/* ---- there ----------------------------------------------------------------------------------- */
+/* ---- to the experts
+ * --------------------------------------------------------------------------- */
 
-/* From a source to a member's device. */
+/* Adds the dispatch from a source to a member's device. */
 static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **out) {
   const sli_boxing *b = r->b;
   sl_route *routes;
@@ -137,7 +139,7 @@ static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **ou
                   2, in, attrs, &n, out);
 }
 
-/* What a device has of all sources: an array of its own experts. */
+/* Returns attributes for a device's rows from all sources, with its own experts. */
 static sl_attrs *attrs_there(const routing *r, int rank) {
   sl_route *routes;
   sl_attrs *attrs = attrs_for(r, &routes);
@@ -184,9 +186,11 @@ sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_arra
   return status;
 }
 
-/* ---- and back ---------------------------------------------------------------------------------- */
+/* ---- back from the experts
+ * ----------------------------------------------------------------------- */
 
-/* From a device to the member whose rows they are: those of its places among all ids. */
+/* Sends rows from a device back to the member that they came from: those of its range among all
+ * ids. */
 static sl_status give_back(const routing *r, int rank, int member, sl_tensor **out) {
   const sli_boxing *b = r->b;
   sl_route *routes;

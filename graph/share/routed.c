@@ -1,10 +1,10 @@
-/* The axis of experts: which calls have their rows go where experts are, and what stays there.
+/* The axis of experts: which calls run where the experts are, and which rows stay there.
  *
- * It is an axis of rows like the data's. But a call whose row says so (SL_ROUTED) runs where its experts
- * are, on the rows that ids lead to them, and each device has the maps of its own experts alone. What goes row
- * by row stays with them: between two maps of the same experts nothing is exchanged. Whoever else reads
- * it has the rows back where they came from; and gradients of rows that several maps have read are added up
- * where these are, so that they come back once. */
+ * It is a row axis like the data axis. But a call whose op says so (SL_ROUTED) runs where its
+ * experts are, on the rows that ids dispatch to them, and each device has the maps of its own
+ * experts only. Ops that work row by row stay with the rows: nothing is exchanged between two
+ * maps of the same experts. Other readers get the rows back where they came from. Gradients of
+ * rows that several maps have read are added up at the experts, so that they come back once. */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -29,7 +29,7 @@ const sl_tensor *sli_router_ids(const sli_node *router) {
 
 int64_t sli_router_experts(const sli_node *router) { return router->in_type[router->nin - 1].dim[0]; }
 
-/* Do they lead rows to the same places? */
+/* True if both calls dispatch rows to the same places. */
 static bool is_alike(const sli_node *a, const sli_node *b) {
   return sli_router_ids(a) == sli_router_ids(b) && sli_router_experts(a) == sli_router_experts(b);
 }
@@ -39,7 +39,7 @@ static bool may_go(const sli_routes *r, const sli_node *n, const sl_tensor *t) {
   return (is_rows(r->lies[t->id]) || is_routed(r->lies[t->id])) && (!before || is_alike(before, n));
 }
 
-/* Can what it reads be where its experts are? Their maps must be parameters. */
+/* True if the inputs can be where the experts are. The experts' maps must be parameters. */
 static bool may_route(const sli_routes *r, const sli_node *n, const sl_signature *s) {
   if (sli_router_experts(n) < r->size) return false;
   for (int i = 0; i < n->nin; i++) {
@@ -56,7 +56,8 @@ static void note_router(const sli_routes *r, const sli_node *n, const sl_signatu
     if (n->out[o] && is_routed(sli_signature_out(s, o))) r->routers[n->out[o]->id] = router;
 }
 
-/* Where all that it reads by rows is; NULL: not in one place. */
+/* Returns the call that dispatched all inputs that are split by rows; NULL: they are not in one
+ * place. */
 static const sli_node *place_of(const sli_routes *r, const sli_node *n, const sl_signature *s) {
   const sli_node *router = NULL;
   for (int i = 0; i < n->nin; i++) {
@@ -70,7 +71,7 @@ static const sli_node *place_of(const sli_routes *r, const sli_node *n, const sl
   return router;
 }
 
-/* Rows, not elements of them: as many in what it makes. */
+/* True if the outputs have the same rows as the input. */
 static bool keeps_rows(const sli_node *n, int last) {
   for (int o = 0; o < n->nout; o++)
     for (int d = 0; d <= last; d++)
@@ -82,7 +83,7 @@ static bool goes_by_rows(const sl_op *op) {
   return (op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS) && !sli_op_fixed(op);
 }
 
-/* As it shares out rows, but those that are where experts are. */
+/* Lets a call that works row by row run on rows that are at their experts. */
 static bool stay(const sli_routes *r, const sli_node *n, const sl_signature *rows, sl_signature *out) {
   const sli_node *router = place_of(r, n, rows);
   if (!router || !goes_by_rows(n->op) || !n->in[0]) return false;
@@ -110,7 +111,7 @@ bool sli_choose_routed(const sli_routes *r, const sli_node *n, const sl_signatur
   return false;
 }
 
-/* Of ids that count their tokens in a row, the way out. */
+/* Refuses ids that count their tokens in one row; the message says how to reshape them. */
 static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
   char type[SL_TYPE_TEXT];
   return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
@@ -138,12 +139,13 @@ bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
   return experts->routers && is_routed(sli_signature_out(&experts->of[forward->id], 0));
 }
 
-/* ---- tokens of devices that share tensors -------------------------------------------------------- */
+/* ---- tokens on devices that share tensors
+ * ----------------------------------------------------- */
 
-/* Is there something for each of them in rows or positions, and for whom else these are shared out? */
+/* True if rows or positions suffice for those devices and for the axes that shard them already. */
 static bool are_enough(const sl_tensor *ids, const sli_dim *dims, const sli_grid *grid, int dim) {
   int others = dim ? sli_choice_size(grid, SLI_AXIS_SEQUENCE) : sli_grid_size(grid, sli_along_data);
-  bool stay = dim && grid->ring; /* positions are where they are */
+  bool stay = dim && grid->ring; /* positions are fixed */
   return !stay && dims[ids->id * SL_MAX_DIMS + dim].units >= (int64_t)sli_choice_size(grid, SLI_AXIS_TENSOR) * others;
 }
 
@@ -164,9 +166,10 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
                            sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR));
 }
 
-/* ---- sums of gradients ------------------------------------------------------------------------- */
+/* ---- sums of gradients
+ * --------------------------------------------------------------------------- */
 
-/* Does it come back where experts are? */
+/* True for a gradient that comes back where the experts are. */
 static bool comes_routed(const sli_choice *experts, const sl_tensor *grad) {
   const sli_node *n = grad->producer;
   if (sli_is_forward(n) || n->like) return false;
@@ -179,7 +182,7 @@ static bool comes_routed(const sli_choice *experts, const sl_tensor *grad) {
 
 static bool is_sum(const sli_node *n) { return n->op == &sl_op_add && !sli_is_forward(n) && !n->rule && !n->like; }
 
-/* Of (a + b) + c, where b and c come where experts are, and a does not: a + (b + c). */
+/* Regroups (a + b) + c, where b and c come back at the experts and a does not, to a + (b + c). */
 static bool regroup(const sli_choice *experts, sli_node *n) {
   sli_node *first = is_sum(n) ? n->in[0]->producer : NULL;
   if (!first || !is_sum(first) || comes_routed(experts, first->in[0])) return false;
@@ -192,7 +195,7 @@ static bool regroup(const sli_choice *experts, sli_node *n) {
   return true;
 }
 
-/* From there to right in front of the node at `to`. */
+/* Moves a node to right in front of the node at `to`. */
 static void put_before(sli_node **nodes, sli_node *n, int to) {
   int at = to;
   while (nodes[at] != n) at--;

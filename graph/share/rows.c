@@ -1,9 +1,9 @@
-/* Axes of rows: nothing to choose, and much that may be impossible.
+/* Row axes: the choice is forced, and often impossible.
  *
- * What sources give is split, and so is all that is computed of it, each call as what it reads lies
- * already. Along the sequences some calls have no such form: they look at other positions. Where
- * such a call can be shared out by heads instead, what it reads is exchanged for that, and
- * whoever reads what it makes has it back by positions. */
+ * Source data is split, and so is everything computed from it: each call reads its inputs in the
+ * layout they have. Along the sequences some calls have no such form, because they look at other
+ * positions. Where such a call can be sharded by heads, its inputs are exchanged for that, and
+ * readers of its outputs get them back by positions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,19 +15,19 @@ typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int axis, size;
-  int parts; /* of what sources give there, along all axes that split it so */
+  int parts; /* parts of a source's data along all axes that split it like this */
   sli_routes routes;
   bool ring, zigzag;
   bool *chunked; /* [nnodes] */
-  sl_sbp *lies; /* [ntensors] of what has been made so far, as its readers are to have it */
+  sl_sbp *lies; /* [ntensors] layout in which readers get the tensors made so far */
 } pass;
 
-/* Along which dim a source is split; -1: none. */
+/* Returns the dim along which a source is split; -1: none. */
 static int source_dim(const pass *p, const sli_node *n) {
   return p->axis == SLI_AXIS_SEQUENCE ? ((const sl_source *)n->attrs.user)->cut - 1 : 0;
 }
 
-/* The least it has there, of whatever piece. */
+/* Returns the shortest length of the dim over all pieces. */
 static int64_t least_rows(const sli_node *n, int nvariants, int o, int dim) {
   int64_t least = n->out_type[o].dim[dim];
   for (int v = 0; v < nvariants && n->shapes; v++)
@@ -61,7 +61,7 @@ static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
   return lies.kind == SL_PARTIAL ? "a summand on each" : "whole on each";
 }
 
-/* "ids i32[8, 4] split along dim 0, table f32[16, 8] whole on each" */
+/* Describes the inputs: "ids i32[8, 4] split along dim 0, table f32[16, 8] whole on each". */
 static const char *describe(const pass *p, const sli_node *n) {
   sli_arena *arena = &p->g->arena;
   const char *text = "";
@@ -75,8 +75,9 @@ static const char *describe(const pass *p, const sli_node *n) {
   return text;
 }
 
-/* What is whole on each may be wanted as a sum, of which the first has all; and where it has no gradient,
- * each device may as well take its part, or have the sum of all. Rows come back from experts. */
+/* True if boxing can give the wanted layout. A whole tensor can become a sum, held by the first
+ * device; without a gradient, each device can take its part, or a sum can be completed. Rows
+ * come back from experts. */
 static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
   if (p->lies[t->id].kind == SL_ROUTED) return want.kind == SL_SPLIT && !want.dim;
   if (p->lies[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
@@ -92,8 +93,8 @@ static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool b
   return true;
 }
 
-/* Rows come in equal numbers of elements, so where the units of a dim are of several (as where
- * rows were put together) each device must have as many units as the others. */
+/* True if all devices get equally many units. Rows are split by elements, so a dim with units of
+ * several elements (as where rows were put together) must divide evenly. */
 static bool is_even(const pass *p, const sl_tensor *t, sl_sbp sbp) {
   if (!t || sbp.kind != SL_SPLIT) return true;
   const sli_dim *dim = &p->dims[t->id * SL_MAX_DIMS + sbp.dim];
@@ -108,14 +109,15 @@ static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
   return true;
 }
 
-/* What it reads that each device has a summand of; NULL: nothing. */
+/* Returns an input of which each device has a summand; NULL: none. */
 static const sl_tensor *summand(const pass *p, const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && p->lies[n->in[i]->id].kind == SL_PARTIAL) return n->in[i];
   return NULL;
 }
 
-/* Can all that is not as it should be be exchanged for it? What has no gradient can be had whole. */
+/* True if exchanges can give all inputs the wanted layout. Inputs without a gradient can be made
+ * whole. */
 static bool may_be_exchanged(const pass *p, const sli_node *n, const sl_signature *s) {
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
@@ -131,7 +133,7 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
   return p->axis == SLI_AXIS_SEQUENCE && n->in[0] && p->lies[n->in[0]->id].kind == SL_SPLIT;
 }
 
-/* What of it is more than the devices, where it could be shared out by heads otherwise. */
+/* Refuses a call that could be sharded by heads but has fewer heads than devices. */
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
   int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
   bool few = queries < p->size;
@@ -148,7 +150,7 @@ static bool has_heads(const sli_node *n) {
   return false;
 }
 
-/* Attention of a piece: queries stay, and each device has all keys and values. */
+/* Attention of a piece: queries stay, and each device gathers all keys and values. */
 static bool gathers(const sli_node *n, sl_signature *out) {
   const sl_sbp positions = {SL_SPLIT, 1};
   if (n->op != &sl_op_attention_share && n->op != &sl_op_attention_sweep) return false;
@@ -156,7 +158,7 @@ static bool gathers(const sli_node *n, sl_signature *out) {
   return true;
 }
 
-/* Attention whose queries, keys and values all stay where they are. */
+/* Ring attention: queries, keys and values all stay where they are. */
 static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   bool separate = n->op == &sl_op_attention;
   if (!p->ring || !mixes_positions(p, n)) return false;
@@ -174,7 +176,7 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
   if (goes_around(p, n, out)) return SL_OK;
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
   if (p->routes.routers && sli_choose_routed(&p->routes, n, all, count, out)) return SL_OK;
-  for (int i = 0; i < 2 * count; i++) { /* as all lies already, if there is such a way */
+  for (int i = 0; i < 2 * count; i++) { /* in the present layouts, if there is such a way */
     const sl_signature *s = &all[i % count];
     if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
     *out = *s;
@@ -197,7 +199,8 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
                            "sl_op", n->name, n->op->name, p->size, axis, describe(p, n));
 }
 
-/* What it makes of something else than it was to read is for its readers as that was. */
+/* Returns the layout in which readers get an output. Outputs of exchanged inputs go back to the
+ * layout that the input had. */
 static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, int o) {
   sl_sbp made = sli_signature_out(s, o);
   if (!mixes_positions(p, n) || made.kind == SL_PARTIAL) return made;
@@ -208,7 +211,7 @@ static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, i
   return exchanged && has_positions ? lies : made;
 }
 
-/* What a device has of the loss must be its own share. */
+/* Checks that each device has its own share of the loss. */
 static sl_status check_loss(const pass *p) {
   const sl_tensor *loss = p->g->loss.tensor;
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
@@ -255,7 +258,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   return SL_OK;
 }
 
-/* ---- what the user has said -------------------------------------------------------- */
+/* ---- layouts given by the user -------------------------------------------------------- */
 
 static sl_status check_given(const sl_graph *g, const sli_choice *rows, const sl_given_sbp *given) {
   char want[SLI_SBP_TEXT], is[SLI_SBP_TEXT];

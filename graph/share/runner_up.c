@@ -1,7 +1,7 @@
-/* The tensor axis: the cheapest choice that lays some linear map's weight otherwise.
+/* The tensor axis: the cheapest choice that lays out some linear map's weight differently.
  *
- * What is alike but for one small thing says nothing. So each linear map is asked in turn,
- * in all blocks that have it, to have its weight lie in any way but the one chosen. */
+ * A choice that differs in a detail tells nothing. So for each linear map in turn, in all blocks
+ * that have it, the search forbids the chosen layout of its weight. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,10 +15,10 @@ typedef struct runner_up {
   uint32_t *allowed;   /* [nodes] */
   int *way, *best_way; /* [nodes] */
   double best;
-  int first, last;     /* the nodes of the map that is shared otherwise in the best */
+  int first, last;     /* nodes of the map that the best choice shards differently */
 } runner_up;
 
-/* "h.3/linear.2" and "h.11/linear.2" */
+/* Compares places: "h.3/linear.2" and "h.11/linear.2" are the same. */
 static bool same_place(const char *a, const char *b) {
   for (bool block = true; *a && *b; a++, b++) {
     while (block && isdigit((unsigned char)*a)) a++;
@@ -29,7 +29,7 @@ static bool same_place(const char *a, const char *b) {
   return *a == *b;
 }
 
-/* Do both apply the same map, or that of the same place in another block? */
+/* True if both apply the same map, or the map of the same place in another block. */
 static bool same_map(const sli_node *a, const sli_node *b) {
   if (a->op != &sl_op_linear || b->op != &sl_op_linear) return false;
   return a->in[1] == b->in[1] || same_place(a->name, b->name);
@@ -94,7 +94,7 @@ static char *describe(const runner_up *r, double chosen_seconds) {
   return text;
 }
 
-/* Which of its ways each node has in a choice. */
+/* Finds the way that each node has in a choice. */
 static void ways_of(const sli_ways *w, const sli_choice *choice, int *way) {
   for (int k = 0; k < w->count; k++)
     while (memcmp(&w->of[k][way[k]].signature, &choice->of[w->nodes[k]->id],

@@ -1,24 +1,23 @@
-/* The cheapest signatures, by dynamic programming.
+/* Search for the cheapest signatures, by dynamic programming.
  *
- * Forward nodes are taken in order. What has been chosen so far matters to the rest only by
- * how the tensors lie that are still to be read, and by what they have been boxed into: the
- * frontier. So of all choices that leave the same frontier only the cheapest is kept, a
- * state, and each node makes new states of the old ones, one for each of its ways. Few
- * tensors are alive at a time in most models: a residual stream and what a block makes of it.
+ * Forward nodes are taken in order. Earlier choices matter to later ones only through the
+ * frontier: the layouts of tensors that are still to be read, and those they have been boxed
+ * into. Of all choices with the same frontier only the cheapest is kept, as a state. Each node
+ * makes new states from the old ones, one for each of its ways. In most models few tensors are
+ * live at a time: a residual stream and what a block makes of it.
  *
- * A state that costs more than another would after boxing each tensor alive into whatever
- * its readers may want cannot win any more, and goes. Should a model's frontier be wide all
- * the same, only the cheapest are kept, fewer the more nodes and the wider the frontier, and the
- * result may be less than the best.
+ * A state is dropped if another one is cheaper even after boxing each live tensor into whatever
+ * its readers may want. If a model's frontier is wide nevertheless, only the cheapest states are
+ * kept, fewer for more nodes and a wider frontier, and the result may not be optimal.
  *
- * Models are mostly one block over and over. Where a block is like one before it and begins
- * with the same states, weights counted from the least, what comes of it is the same too and
- * need not be worked out again; a few blocks in, that is so.
+ * Models mostly repeat one block. If a block equals one before it and begins with the same
+ * states, with weights counted from the least, its result is the same and need not be computed
+ * again. This happens after a few blocks.
  *
- * Many states differ in other tensors than those that a node reads, so what a reading costs is found once for
- * all that have met the tensor alike.
+ * Many states differ in tensors that a node does not read. The cost of a read is therefore
+ * computed once for all states with the same history of that tensor.
  *
- * Ties go to the state that came first, so the result depends on the graph alone. */
+ * Ties go to the earlier state, so the result depends on the graph alone. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,33 +25,33 @@
 #include "graph/share/frontier.h"
 
 enum { LEAST_STATES = 64, MOST_STATES = 4096, MOST_BACK = 4 };
-/* Places of frontiers that are looked at in all, where states have to be left out: seconds. */
+/* Total number of frontier places that are examined where states must be dropped: takes seconds. */
 static const int64_t most_places = 1 << 24;
 
-/* Before a node, or after it. */
+/* States before a node, or after it. */
 typedef struct states {
   int count;
   size_t seen_capacity, weight_capacity, from_capacity;
   sli_seen *seen;  /* [count][width] */
   double *weight;
   struct origin {
-    int from;      /* among the states before */
+    int from;      /* index among the states before */
     uint8_t way;
   } *from;
 } states;
 
-/* The nodes of a block, and the states before it: weights from `base` on. */
+/* Nodes of a block, and the states before it, with weights relative to `base`. */
 typedef struct span {
   int begin, end, count;
   sli_seen *seen;
   double *weight, base;
-  bool computed;          /* its layers are its own */
+  bool computed;          /* owns its layers */
 } span;
 
-/* Readings of a node's inputs that have been priced. */
+/* Priced read of a node's input. */
 typedef struct priced {
-  uint64_t reading;       /* which input, and how it is wanted */
-  sli_seen seen, left;    /* before and after */
+  uint64_t reading;       /* index of the input, and the wanted layout */
+  sli_seen seen, left;    /* layouts before and after */
   double weight;
 } priced;
 
@@ -61,17 +60,17 @@ typedef struct search {
   const uint32_t *allowed;
   double limit;
   sli_frontier frontier;
-  int most_states;        /* kept after a node */
+  int most_states;        /* states kept after a node */
   states before, after;
   size_t table_size;
-  int *table;             /* of the states after, by contents; 1 +, 0: free */
+  int *table;             /* states after, by contents: 1 + index, 0: free */
   size_t nprices, price_capacity, price_table_size;
-  priced *prices;         /* [nprices] of the node that is looked at */
-  int *price_table;       /* by reading and what was seen before; 1 +, 0: free */
-  struct origin **layers; /* [nodes] of the states kept after each */
+  priced *prices;         /* [nprices] for the current node */
+  int *price_table;       /* prices, by read and layouts before: 1 + index, 0: free */
+  struct origin **layers; /* [nodes] origins of the states kept after each */
   int nspans;
   span *spans;
-  double base;            /* of the weights of states */
+  double base;            /* base of the states' weights */
 } search;
 
 /* ---- states -------------------------------------------------------------------------------- */
@@ -82,7 +81,7 @@ static void states_fini(states *s) {
   free(s->from);
 }
 
-/* Room for one more than `count`. */
+/* Grows the arrays to hold one more than `count`. */
 static void states_grow(states *s, size_t count, size_t width) {
   while (count * width + width >= s->seen_capacity)
     SLI_GROW(s->seen, s->seen_capacity, s->seen_capacity);
@@ -115,8 +114,8 @@ static void rehash(search *s, size_t size) {
   }
 }
 
-/* Keeps a state if it is new, or cheaper than what has the same contents. `seen` stands
- * behind the last of the states after. */
+/* Keeps a state if it is new, or cheaper than the one with the same contents. `seen` is behind
+ * the last of the states after. */
 static void offer(search *s, const sli_seen *seen, double weight, struct origin from) {
   states *to = &s->after;
   size_t width = (size_t)s->frontier.width, mask = s->table_size - 1;
@@ -163,7 +162,7 @@ static void rehash_prices(search *s, size_t size) {
   }
 }
 
-/* What one more reading of an input weighs; notes it in *seen. */
+/* Returns the weight of one more read of an input; notes it in *seen. */
 static double price_reading(search *s, int input, const sl_tensor *t, sli_reading r, sli_seen *seen) {
   const sli_costs *c = &s->ways->costs;
   uint64_t reading = (uint64_t)input << 24 | (uint64_t)r.want << 16 | (uint64_t)r.gradient << 8 | r.again;
@@ -191,7 +190,7 @@ static bool begins_at(const search *s, int k, int i) {
   return n->in[i]->param && s->frontier.first[n->in[i]->id] == k;
 }
 
-/* Node k reads, in one of its ways; returns what that and the way itself weigh. */
+/* Reads the inputs of node k in one of its ways; returns the weight of the reads and of the way. */
 static double read_inputs(search *s, int k, const sli_way *way, sli_seen *seen) {
   const sli_node *n = s->ways->nodes[k];
   double weight = way->weight;
@@ -206,8 +205,8 @@ static double read_inputs(search *s, int k, const sli_way *way, sli_seen *seen) 
   return weight;
 }
 
-/* What has been read for the last time goes, what has been made comes, and what nobody will
- * ask of the rest is forgotten. */
+/* Updates the frontier: tensors read for the last time leave it, new tensors enter, and layouts
+ * that no later reader wants are forgotten. */
 static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen *seen) {
   const sli_node *n = s->ways->nodes[k];
   const sli_frontier *p = &s->frontier;
@@ -240,9 +239,9 @@ static void try_ways(search *s, int k, int state) {
   }
 }
 
-/* ---- which to keep ------------------------------------------------------------------------- */
+/* ---- pruning ------------------------------------------------------------------------------ */
 
-/* What no state need weigh more than: that of the best after boxing whatever it takes. */
+/* Returns the bound on a state's weight: that of the best state after any boxing it may need. */
 static double most_weight(const search *s, int k) {
   const sli_frontier *p = &s->frontier;
   double most = INFINITY;
@@ -343,8 +342,7 @@ static bool same_blocks(const search *s, const span *x, const span *y) {
   return true;
 }
 
-/* Are the states those that another block began with? Weights are the same but for what
- * adding them up in another order leaves. */
+/* True if the states equal those that another block began with; weights may differ by rounding. */
 static bool same_states(const search *s, const span *x) {
   const states *now = &s->before;
   double most = 0;
@@ -357,7 +355,7 @@ static bool same_states(const search *s, const span *x) {
   return true;
 }
 
-/* Takes the least weight out of the states' weights, and notes the states. */
+/* Subtracts the least weight from the states' weights, and records the states. */
 static void begin_span(search *s, span *x) {
   states *now = &s->before;
   size_t count = (size_t)now->count, cells = count * (size_t)s->frontier.width;
@@ -373,7 +371,7 @@ static void begin_span(search *s, span *x) {
   memcpy(x->weight, now->weight, count * sizeof *x->weight);
 }
 
-/* What became of `like`, whose end is known, becomes of x. */
+/* Repeats the result of the block `like`, whose end is known, for x. */
 static void repeat(search *s, const span *like, const span *x) {
   const span *next = like + 1;
   size_t count = (size_t)next->count, width = (size_t)s->frontier.width;
@@ -396,7 +394,7 @@ static void step(search *s, int k) {
   keep(s, k);
 }
 
-/* Block j: as one of those just before it, or node by node. */
+/* Solves block j: copies one of the blocks just before it, or steps node by node. */
 static void step_span(search *s, int j) {
   span *x = &s->spans[j];
   begin_span(s, x);
@@ -424,7 +422,8 @@ static void begin(search *s) {
   rehash_prices(s, 256);
 }
 
-/* All have been read at the end, so there is one state left, or none. */
+/* Reads out the result: at the end all tensors have been read, so there is one state left, or
+ * none. */
 static double finish(const search *s, int *way) {
   double weight = s->before.count ? s->base + s->before.weight[0] : INFINITY;
   if (weight >= s->limit) return INFINITY;

@@ -1,16 +1,16 @@
-/* What devices have of parameters, of the gradients that update them, of the loss and of metrics.
+/* Devices' parts of parameters, of the gradients that update them, of the loss and of metrics.
  *
- * Parameters lie as their updates want them: as their first reader does, and along the axes of
- * rows in shards where the optimizer's state is to be shared out. Their gradients are
- * boxed into that, once a step or, where they are not to be kept whole, every tick. */
+ * Parameters have the layout that their updates want: that of their first reader, and along the
+ * row axes in shards where the optimizer's state is sharded. Their gradients are boxed into that
+ * layout, once a step or, where they are not kept whole, every tick. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* The axes of rows along which devices have the same of a parameter: of experts' maps, those that experts
- * are not shared out along. */
+/* Returns the row axes along which devices have the same of a parameter; for maps of experts,
+ * those that experts are not sharded along. */
 static sli_along replicas(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   sli_along along = 0, rows = sli_share_row(x, param, SLI_AXIS_DATA);
   for (int a = 0; a < SLI_AXES; a++)
@@ -26,7 +26,7 @@ static bool is_split(const sli_expansion *x, sli_layout lies, int dim) {
   return any;
 }
 
-/* Along those axes, as one: the first dim with something for everyone. */
+/* Returns the split along those axes as one: the first dim with a part for each device. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   int size = sli_grid_size(x->grid, replicas(x, param, lies));
   bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
@@ -40,7 +40,7 @@ static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layo
   return broadcast;
 }
 
-/* Experts, not rows of what several have. */
+/* True if the split divides experts, not rows of experts that several devices have. */
 static bool is_of_experts(const sli_expansion *x, const sl_tensor *param, sli_cutting cut) {
   return !(cut.along & ~sli_grid_experts()) && sli_is_of_experts(x, param);
 }
@@ -55,7 +55,7 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
   for (int i = 0; i < count; i++) {
     bool inner = cut[i].along == 1u << SLI_AXIS_STAGES || is_of_experts(x, param, cut[i]);
     bool rows = !inner && cut[i].along & sli_share_row(x, param, SLI_AXIS_DATA);
-    int place = rows ? 2 : inner ? 1 : 0; /* by what is shared out, then by rows */
+    int place = rows ? 2 : inner ? 1 : 0; /* by experts or stages first, then by rows */
     int member = sli_rank_share(x->grid, rank, cut[i].along);
     shard->parts[place] = sli_cut_part(x, param, cut[i], member, &type);
     type = sl_part_type(&type, &shard->parts[place]);
@@ -63,21 +63,21 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
   return count ? shard : NULL;
 }
 
-/* Does a device of lower rank have the same? */
+/* True if a device of lower rank has the same. */
 static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
   for (int a = 0; a < SLI_AXES; a++)
     if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, 1u << a)) return true;
   return false;
 }
 
-/* As its updates want it. */
+/* Returns the layout that the updates want. */
 static sli_layout param_layout(const sli_expansion *x, const sl_tensor *logical) {
   sli_layout lies;
   for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = sli_share_param(x, logical, a);
   return lies;
 }
 
-/* And so much of that each has. */
+/* Returns the layout of the shards of that. */
 static sli_layout shard_layout(const sli_expansion *x, const sl_tensor *logical, sli_layout lies) {
   sl_sbp shards = shard_dim(x, logical, lies);
   sli_along along = replicas(x, logical, lies);
@@ -121,7 +121,7 @@ void sli_expand_params(sli_expansion *x) {
   for (int p = 0; p < x->nparams; p++) add_param(x, x->params[p]);
 }
 
-/* ---- their gradients ------------------------------------------------------------- */
+/* ---- gradients of parameters -------------------------------------------------------- */
 
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
   bool summands = false;
@@ -131,13 +131,13 @@ bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_la
   return x->shared[grad->id] && summands;
 }
 
-/* A gradient as the update wants it. */
+/* Boxes a gradient into the layout that the update wants. */
 static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
                               sl_tensor **on) {
   sli_array *made = x->arrays[grad->id], *out;
   bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
   sli_moment at = made->made;
-  at.cls = SL_CLASS_C; /* nothing of it is part of a pass */
+  at.cls = SL_CLASS_C; /* none of it is part of a pass */
   bool spread = x->arrays[logical->id]->spread;
   if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM, spread};
   sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
@@ -148,7 +148,7 @@ static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const 
   return status;
 }
 
-/* Which use of which parameter a gradient is of: NULL if of none. */
+/* Returns the parameter whose gradient this is, and the number of the use; NULL if none. */
 static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, int *use) {
   for (int p = 0; p < x->nparams; p++)
     for (*use = 0; *use < x->params[p]->ngrads; ++*use)
@@ -156,7 +156,7 @@ static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, 
   return NULL;
 }
 
-/* In the order in which they are made. */
+/* Boxes the gradients in the order in which they are made. */
 sl_status sli_expand_gradients(sli_expansion *x) {
   sl_tensor *on[x->ranks];
   for (int i = 0; i < x->nlogical; i++) {
@@ -174,9 +174,9 @@ sl_status sli_expand_gradients(sli_expansion *x) {
   return SL_OK;
 }
 
-/* ---- the loss, metrics, tallies -------------------------------------------------------------- */
+/* ---- the loss, metrics, counters ----------------------------------------------------------- */
 
-/* share NULL: what devices have are summands. */
+/* Sets the devices' parts; share NULL: they are summands. */
 static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   const sli_array *a = x->arrays[mean->tensor->id];
   mean->parts = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *mean->parts);
@@ -204,7 +204,7 @@ void sli_expand_results(sli_expansion *x) {
                 i < means ? &x->share[i * x->ranks * x->nvariants] : NULL);
 }
 
-/* ---- what nobody needs ---------------------------------------------------------- */
+/* ---- unused nodes ------------------------------------------------------------------ */
 
 static void prune_served(sl_graph *g) {
   sli_graph_prune(g, 2, (sl_tensor *[]){g->outputs[0].tensor, g->batch});
@@ -226,8 +226,8 @@ static void prune(sl_graph *g) {
   else prune_trained(g);
 }
 
-/* Parameters that no node reads, and another device has as well: a bias that only the first
- * of those who have a summand adds is not kept by the others. Says whether there were any. */
+/* Drops parameters that no node reads and that another device has as well. A bias that only the
+ * first holder of a summand adds is not kept by the others. Returns true if there were any. */
 static bool drop_unread(sl_graph *g) {
   int kept = 0, all = g->nparams;
   for (int p = 0; p < g->nparams; p++) {
@@ -240,7 +240,8 @@ static bool drop_unread(sl_graph *g) {
   return kept < all;
 }
 
-/* What it takes to update those goes, too, and may have been all that read others. */
+/* Drops unused nodes, then unread parameters. Dropping their updates may leave other parameters
+ * unread, so this repeats. */
 void sli_expand_prune(sl_graph *g) {
   prune(g);
   while (drop_unread(g)) prune(g);

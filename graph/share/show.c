@@ -1,4 +1,4 @@
-/* A choice as a table for people. */
+/* Prints a choice as a table for people. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,18 +35,19 @@ typedef struct table {
   FILE *out;
 } table;
 
-/* "linear.2" of "h.3/linear.2" */
+/* Returns "linear.2" of "h.3/linear.2". */
 static const char *short_name(const sli_node *n) {
   const char *slash = strchr(n->name, '/');
   return slash ? slash + 1 : n->name;
 }
 
-/* Along the stages most nodes are no affair of any but their own. */
+/* True if the node has a row in the table; along the stages, most nodes concern only their own
+ * stage. */
 static bool is_row(const table *t, const sli_node *n) {
   return sli_is_shared(n) && !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->of[n->id]));
 }
 
-/* The first forward node or source at i or later that stands in the block; -1. */
+/* Returns the first forward node or source in the block, at i or later; -1: none. */
 static int next_in_block(const table *t, int i, int block) {
   for (; i < t->g->nnodes; i++)
     if (is_row(t, t->g->nodes[i]) && t->g->nodes[i]->block == block) return i;
@@ -89,7 +90,7 @@ static void print_row(const table *t, int i, const char *block) {
   fputc('\n', t->out);
 }
 
-/* Blocks from `from` on that are alike; returns the block after them. */
+/* Prints the blocks from `from` on that are alike; returns the block after them. */
 static int print_blocks(const table *t, int from) {
   int to = from + 1;
   while (to < t->g->nblocks && same_blocks(t, from, to)) to++;

@@ -1,8 +1,8 @@
-/* The ways in which devices can share a call.
+/* Ways in which devices can share a call.
  *
- * That everything is everywhere is always one. Others follow from what a row promises
- * about pieces (sl_pieces), for a device's share of a call is a piece of it: whatever may
- * be cut along a dim may be shared out along it. The rest a row says itself. */
+ * Everything everywhere is always one way. Others follow from what an op promises about pieces
+ * (sl_pieces), for a device's share of a call is a piece of it: a call that may be cut along a
+ * dim may be sharded along it. The op declares the remaining ways itself. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@
 static const sl_sbp partial = {SL_PARTIAL, 0}, broadcast = {SL_BROADCAST, 0};
 static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
-/* ---- what follows from promises ------------------------------------------------------------ */
+/* ---- ways that follow from promises
+ * ----------------------------------------------------------- */
 
 static bool is_whole(const sl_op *op, int i) { return sli_bit(op->whole, i); }
 
@@ -19,7 +20,8 @@ static bool same_dims(const sl_type *a, const sl_type *b) {
   return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
 }
 
-/* Says how argument i lies. False where the last place stands for several that differ. */
+/* Sets the layout of argument i. Returns false if the last entry would stand for different
+ * layouts. */
 static bool put(sl_sbp *of, int i, sl_sbp sbp) {
   int at = SLI_MIN(i, SL_SIGNATURE_ARGS - 1);
   if (i > at && !sli_sbp_equal(of[at], sbp)) return false;
@@ -27,7 +29,7 @@ static bool put(sl_sbp *of, int i, sl_sbp sbp) {
   return true;
 }
 
-/* Elements stand for themselves: along a dim of the output, and of the inputs like it. */
+/* Splits element by element: along a dim of the output, and of inputs with the same dims. */
 static bool split_elements(const sli_node *n, int dim, sl_signature *out) {
   const sl_type *y = &n->out_type[0];
   bool any = false;
@@ -44,12 +46,12 @@ static bool split_elements(const sli_node *n, int dim, sl_signature *out) {
   return any;
 }
 
-/* How many dims of an input are rows: of what is no number all of them may be. */
+/* Returns how many dims of an input are rows; for ids, all of them may be. */
 static int row_dims(const sl_type *type) {
   return type->dtype == SL_I32 ? type->ndim : type->ndim - 1;
 }
 
-/* Rows stand for themselves: along a dim of all inputs that have it as one of rows. */
+/* Splits row by row: along a dim of rows that all inputs have. */
 static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   int64_t length = 0;
   for (int i = 0; i < n->nin; i++) {
@@ -69,7 +71,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   return length > 0;
 }
 
-/* All that a source gives, along its first dim. */
+/* Splits all outputs of a source along the first dim. */
 static bool split_source(const sli_node *n, int dim, sl_signature *out) {
   for (int o = 0; o < n->nout; o++) {
     if (dim || !n->out_type[o].ndim || !put(out->out, o, split(0))) return false;
@@ -84,11 +86,11 @@ static bool promised(const sli_node *n, int dim, sl_signature *out) {
     case SL_PIECES_ROWS:
     case SL_PIECES_MEAN:
     case SL_PIECES_SUM: return split_rows(n, dim, out);
-    default: return false; /* the row's own, if any */
+    default: return false; /* ways declared by the op, if any */
   }
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all ways ----------------------------------------------------------------------------- */
 
 static bool same_layouts(const sl_signature *a, const sl_signature *b) {
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
@@ -108,7 +110,7 @@ static void check_own(const sli_node *n, const sl_signature *s) {
               n->name, n->op->name, i);
 }
 
-/* One that says the same of arguments takes the other's place: it may know more. */
+/* Adds a signature; one with the same layouts replaces the earlier, for it may say more. */
 static void add(sl_signature *all, int *count, const sl_signature *s) {
   for (int i = 0; i < *count; i++)
     if (same_layouts(&all[i], s)) {
@@ -136,13 +138,13 @@ int sli_signatures_raw(const sli_node *n, sl_signature *out) {
   return count;
 }
 
-/* Among whom a call is to be shared. */
+/* Devices that are to share a call. */
 typedef struct sharers {
   const sli_dim *dims;
   int axis, size;
 } sharers;
 
-/* Is there something of this argument for each of the devices? */
+/* True if each device gets a part of this argument. */
 static bool enough(const sharers *x, sl_sbp sbp, const sl_type *type, const sl_tensor *t) {
   if (sbp.kind != SL_SPLIT) return true;
   const sli_dim *dim = t ? &x->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
@@ -181,13 +183,14 @@ const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
 }
 
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes) {
-  double share = bytes / size, others = bytes - share; /* what one has, what it lacks */
+  /* the part that a device has, and the rest */
+  double share = bytes / size, others = bytes - share;
   if (sli_sbp_equal(a, b) || a.kind == SL_BROADCAST) return 0;
   if (a.kind == SL_PARTIAL) return b.kind == SL_SPLIT ? others : 2 * others;
   return b.kind == SL_BROADCAST ? others : others / size;
 }
 
-/* ---- the way back ------------------------------------------------------------------- */
+/* ---- backward pass ------------------------------------------------------------------ */
 
 bool sli_is_repeated(const sl_signature *s) {
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++)

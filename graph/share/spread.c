@@ -1,14 +1,14 @@
-/* What is spread over all stages: the tables of the vocabulary.
+/* Vocabulary tables sharded over all stages.
  *
- * A vocabulary's embedding and its classifier are as dear as several layers, and only the first and
- * the last stage have them. Instead each stage has so many of the table's rows (Vocabulary
- * Parallelism: Yeung et al., arXiv 2411.05288): looks up those ids that are its own, and finds its own
- * words' logits of what the last stage hands to all.
+ * A vocabulary's embedding and its classifier cost as much as several layers, and only the first
+ * and the last stage have them. Instead, each stage has a share of the table's rows (Vocabulary
+ * Parallelism: Yeung et al., arXiv 2411.05288). It looks up the ids in its share, and computes
+ * the logits of its own words from the last stage's output, which goes to all stages.
  *
- * For expansion that is one more axis, from stage to stage, along which the table is split and the
- * calls that read it are shared as along any other. It differs in one thing: what is not shared along
- * it is not done by all its members but by one stage alone, whose tensors stand for all. What
- * each stage does of a block is a block of its own, which lies on that stage. */
+ * For expansion this is one more axis, from stage to stage, along which the table is split and
+ * the calls that read it are shared as along any other. It differs in one thing: other calls are
+ * done by one stage alone, not by all members, and its tensors stand for all. Each stage's part
+ * of a block is a block of its own, on that stage. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,21 +45,21 @@ void sli_fold_ranks(sli_expansion *x) {
   for (int i = 0; i < g->ntensors; i++) g->tensors[i]->rank %= x->own;
 }
 
-/* ---- what is spread ---------------------------------------------------------------------- */
+/* ---- choice ------------------------------------------------------------------------------ */
 
 typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int stages;
-  const sli_node *loss; /* that of the logits, which others may be added to */
+  const sli_node *loss; /* loss of the logits, to which others may be added */
   sli_choice *choice;
   bool *table;  /* [ntensors] parameters of which each stage has some rows */
-  bool *logits; /* [ntensors] and what each has some columns of */
+  bool *logits; /* [ntensors] logits, of which each stage has some columns */
 } pass;
 
 static sl_sbp along(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
-/* Of the ways to share a call, the first that has input `of` so. */
+/* Finds the first way to share a call that has input `of` in this layout. */
 static bool find_way(const pass *p, const sli_node *n, int of, sl_sbp lies, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(p->dims, n, SLI_AXIS_STAGES, p->stages, all);
@@ -78,7 +78,7 @@ static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
                            n->op->name, why);
 }
 
-/* The loss of logits that a linear map makes: its weight is the table. */
+/* Finds the table: the weight of the linear map that makes the loss's logits. */
 static sl_status find_table(pass *p, const sli_node **classifier) {
   const sli_node *n = p->loss = sli_loss_of_logits(p->g), *made = n->nin ? n->in[0]->producer : NULL;
   const sl_type *logits = &n->in_type[0];
@@ -92,10 +92,10 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   return SL_OK;
 }
 
-/* The dim of a table along which it has a row for each word. */
+/* Returns the dim of a table along which it has a row for each word. */
 static int word_dim(const sli_node *classifier) { return classifier->attrs.transposed ? 1 : 0; }
 
-/* Embeddings read rows; a table of as many words that only they read is spread as well. */
+/* Finds tables of as many words that only embeddings read, which are sharded as well. */
 static void find_embeddings(pass *p, int64_t words) {
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
@@ -105,14 +105,14 @@ static void find_embeddings(pass *p, int64_t words) {
   }
 }
 
-/* Which input is what each stage has its own of, and no other can read; -1. */
+/* Returns the input that each stage has its own of and only it can read; -1: none. */
 static int reads_own(const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->producer && sli_bit(n->in[i]->producer->op->own, n->in[i]->output)) return i;
   return -1;
 }
 
-/* Which input of a call is one of those; -1. */
+/* Returns the input that is one of the given tensors; -1: none. */
 static int reads(const sli_node *n, const bool *of) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && of[n->in[i]->id]) return i;
@@ -142,7 +142,8 @@ static void choose_params(const pass *p, int words, const sli_node *classifier) 
     int dim = t == classifier->in[1] ? words : 0;
     if (p->table[t->id]) p->choice->params[i] = (sl_sbp){SL_SPLIT, dim};
   }
-  if (classifier->nin > 2 && classifier->in[2] && classifier->in[2]->param) /* a bias, word by word */
+  /* a bias, word by word */
+  if (classifier->nin > 2 && classifier->in[2] && classifier->in[2]->param)
     p->choice->params[classifier->in[2]->param_index] = (sl_sbp){SL_SPLIT, 0};
 }
 

@@ -5,7 +5,7 @@
 
 #include "graph/share/ways.h"
 
-/* *found: is there any? Only then is *out made. */
+/* Searches; *out is made only if *found. */
 static sl_status choose(const sli_tensor_search *s, sli_choice *out, bool *found) {
   sli_ways w;
   sl_status status = sli_ways_init(&w, s);
@@ -21,7 +21,7 @@ static sl_status choose(const sli_tensor_search *s, sli_choice *out, bool *found
   return SL_OK;
 }
 
-/* Is there a choice without this layout of those given? */
+/* True if there is a choice without this one of the given layouts. */
 static bool is_in_the_way(const sli_tensor_search *s, int given) {
   sl_given_sbp *rest = sli_calloc((size_t)s->ngiven, sizeof *rest);
   memcpy(rest, s->given, (size_t)given * sizeof *rest);
@@ -36,8 +36,8 @@ static bool is_in_the_way(const sli_tensor_search *s, int given) {
   return found;
 }
 
-/* A device that reads what is its own must have it as it was made (sl_op.own): layouts may each be possible, and
- * not all together. */
+/* Names a given layout that is in the way. A device must read its own data in the layout in
+ * which it is made (sl_op.own), so layouts may each be possible, but not all together. */
 static sl_status refuse(const sli_tensor_search *s) {
   int last = s->ngiven - 1;
   while (last >= 0 && !is_in_the_way(s, last)) last--;

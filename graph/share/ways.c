@@ -1,4 +1,4 @@
-/* The ways to share each node, and what the user has said of them. */
+/* Ways to shard each node, restricted by the layouts that the user gives. */
 #include "graph/share/ways.h"
 
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "graph/build/build.h"
 #include "ops/ops.h"
 
-/* ---- what the user has said ---------------------------------------------------------------- */
+/* ---- layouts given by the user -------------------------------------------------------------- */
 
 static int least(int a, int b, int c) { return SLI_MIN(SLI_MIN(a, b), c); }
 
-/* How many letters must change to make one name the other. */
+/* Returns the edit distance between two names. */
 static int distance(const char *a, const char *b) {
   int n = (int)strlen(b), row[n + 1];
   for (int j = 0; j <= n; j++) row[j] = j;
@@ -107,7 +107,7 @@ static sl_status give_node(sli_ways *w, const sl_given_sbp *given, int i) {
   return SL_OK;
 }
 
-/* That name, or a pattern that finds it. */
+/* True if the name is given, or matches a given pattern. */
 static bool is_meant(const sl_given_sbp *given, const char *name) {
   return !strcmp(name, given->name) ||
          (strpbrk(given->name, "*?[") && sli_pattern_finds(given->name, name));
@@ -132,21 +132,21 @@ static sl_status give(sli_ways *w, const sl_given_sbp *given) {
 
 /* ---- candidates ---------------------------------------------------------------------------- */
 
-/* Rows of data may be shared out along the other axis as well. */
+/* True if enough rows of data remain for the other axis. */
 static bool leaves_rows(const sli_costs *c, const sl_tensor *t, sl_sbp sbp) {
   if (!t || sbp.kind != SL_SPLIT || sbp.dim || !c->has_rows[t->id]) return true;
   return c->dims[t->id * SL_MAX_DIMS].units >= (int64_t)c->size * c->share;
 }
 
-/* What the sequence axis splits, too, it splits in what each device has. */
+/* True if enough units remain for the sequence axis, where it splits the same dim. */
 static bool leaves_units(const sli_costs *c, const sl_tensor *t, sl_sbp sbp, sl_sbp sequence) {
   if (!t || sbp.kind != SL_SPLIT || !sli_sbp_equal(sbp, sequence)) return true;
-  if (c->grid->ring) return false; /* positions are where they are */
+  if (c->grid->ring) return false; /* positions are fixed */
   int size = c->grid->size[SLI_AXIS_SEQUENCE];
   return c->dims[t->id * SL_MAX_DIMS + sbp.dim].units >= (int64_t)c->size * size;
 }
 
-/* Rows that are where their experts are stay whole, and experts are shared out once. */
+/* True if rows at their experts stay whole, and experts are split only once. */
 static bool leaves_experts(sl_sbp sbp, sl_sbp expert) {
   bool rows = expert.kind == SL_ROUTED && sbp.dim <= expert.dim;
   return sbp.kind != SL_SPLIT || !(rows || sli_sbp_equal(sbp, expert));
@@ -179,8 +179,8 @@ static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s)
   return true;
 }
 
-/* Of what runs where experts are on a grid of their own: a device has some of the tokens, and all that is not shared
- * out with the experts. */
+/* Returns the way of a call at experts on a grid of their own: a device has some of the tokens,
+ * and everything that is not sharded with the experts. */
 static sl_signature tokens_way(const sli_costs *c, const sli_node *n) {
   const sl_signature *routed = &c->experts->of[n->id];
   const sl_sbp tokens = {SL_SPLIT, c->grid->tokens}, all = {SL_BROADCAST, 0};
@@ -196,7 +196,7 @@ static bool is_on_own_grid(const sli_costs *c, const sli_node *n) {
   return c->grid->folded && c->experts && sli_is_forward(n) && sli_is_at_experts(c->experts, n);
 }
 
-/* ---- of served graphs ---------------------------------------------------------------------- */
+/* ---- served graphs ------------------------------------------------------------------------- */
 
 static bool makes_summands(const sli_node *n, const sl_signature *s) {
   for (int o = 0; o < n->nout; o++)
@@ -208,14 +208,15 @@ static bool has_much(const sli_node *n) {
   return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_attention || n->op == &sl_op_attention_packed;
 }
 
-/* Each number is made on one device, as if that were alone: so it has the bits that it has there. Only of a table's
- * rows all but one device have none, and add nothing. */
+/* True if each number is made on one device with the same bits as on a single device. For rows
+ * of a table, all devices but one add zeros. */
 static bool serves(const sli_node *n, const sl_signature *s) {
   if (n->op != &sl_op_embedding) return !makes_summands(n, s);
   return s->in[1].kind != SL_SPLIT || !s->in[1].dim;
 }
 
-/* Leaves out what would make other bits, and, where weights or pages can be shared out, that all have all of them. */
+/* Drops ways that would change bits, and, where weights or pages can be sharded, the way that
+ * replicates them. */
 static void leave_served(const sli_node *n, sl_signature *all, int *count) {
   int kept = 0;
   for (int s = 0; s < *count; s++)
@@ -239,7 +240,7 @@ static void find_ways(sli_ways *w, int i, bool free_sources) {
     if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];
 }
 
-/* A parameter read once costs what its one reader makes of it. */
+/* Returns the cost of a parameter with a single reader. */
 static double own_param(const sli_ways *w, const sl_tensor *t, sli_reading r) {
   const sli_costs *c = &w->costs;
   uint8_t lies = w->fixed[t->param_index] ? (uint8_t)sli_sbp_code(w->params[t->param_index])
