@@ -1,5 +1,5 @@
-/* What must hold of registers, ports and pools before a plan is tried at all.
- * Whether it finishes is another question: see prove.c. */
+/* Invariants of registers, ports and pools, checked before a plan is tried. prove.c checks whether
+ * it finishes. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static sl_status check_seconds(const sl_actor *a) {
   return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations are from 0 to 1e9 s", a->name, wrong);
 }
 
-/* Rows are equal shares of a slot of their own; what is there at the start is full. */
+/* Checks rows: they are equal parts of a slot, and initial slots are full. */
 static sl_status check_rows(const sl_register *r) {
   if (!r->rows && !r->nextents) return SL_OK;
   if (r->rows < 1 || sl_slot_payload(r) % (size_t)r->rows)
@@ -31,7 +31,7 @@ static sl_status check_rows(const sl_register *r) {
   return SL_OK;
 }
 
-/* What calls know of a slot's rows is what the register says. */
+/* Checks that calls and the register agree on a slot's rows. */
 static sl_status check_extents(const sl_plan *plan, const sl_actor *a) {
   const sl_program *program = a->program;
   for (int32_t p = 0; program && program->nextents && p < a->nin + a->nout; p++) {
@@ -64,8 +64,8 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
   return SL_OK;
 }
 
-/* Slots that are counted, in a pool or as activations, are so by one worker: that of the device they
- * lie on. A queue apart has another. */
+/* Checks that slots counted in a pool or as activations are counted by one worker: that of their
+ * device. A queue with `apart` has another worker. */
 static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
   if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
   int32_t written = plan->queues[plan->actors[r->producer].queue].device;
@@ -79,7 +79,8 @@ static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
                  plan->devices[written].name);
 }
 
-/* Registers with the same slots are written by one worker, and alike in all that slots are. */
+/* Checks registers that share slots: one queue writes them, and their slots have equal
+ * properties. */
 static sl_status check_shares(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
   if (!r->shares) return SL_OK;
@@ -100,12 +101,12 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
   return SL_OK;
 }
 
-/* Whose slots a register has, as a register. */
+/* Register whose slots a register uses. */
 static int32_t slots_of(const sl_plan *plan, int32_t reg) {
   return plan->regs[reg].shares ? plan->regs[reg].shares - 1 : reg;
 }
 
-/* An actor takes turns with others, not with itself. */
+/* Checks that no actor writes two registers that share slots: it cannot take turns with itself. */
 static sl_status check_turns(const sl_plan *plan, const sl_actor *a) {
   for (int32_t p = 0; p < a->nout; p++)
     for (int32_t q = 0; q < a->nout && plan->regs[a->out[p].reg].shares; q++) {
@@ -118,7 +119,7 @@ static sl_status check_turns(const sl_plan *plan, const sl_actor *a) {
   return SL_OK;
 }
 
-/* One slot each, side by side in all that a place in memory is. */
+/* Checks aliased registers: one slot each, in the same memory. */
 static sl_status check_over(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
   if (!r->over) return SL_OK;
@@ -133,11 +134,11 @@ static sl_status check_over(const sl_plan *plan, int32_t reg) {
   return SL_OK;
 }
 
-/* The maps of a plan, each looked at once. */
+/* Properties of a map, computed once for each. */
 typedef struct checked {
-  bool walks;   /* each key is taken and given up, one after another */
-  bool stays;   /* none is: the same keys are there for ever */
-  int64_t first, last; /* that stay */
+  bool walks;   /* each key is taken and released, one after another */
+  bool stays;   /* keys are never released: the same ones stay for ever */
+  int64_t first, last; /* range of the keys that stay */
 } checked;
 
 static checked check_map(const sl_map *map) {
@@ -161,7 +162,7 @@ static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
   const sl_map *map = &plan->maps[a->ticks];
   bool back = map->stride < 0;
   for (uint32_t i = 0; i < map->period; i++) back |= map->entries[i].offset < 0;
-  /* Ticks of its own are told by turns: as many as a turn has, in the firings of a turn. */
+  /* Own ticks count by turns: each turn has own_ticks ticks in firings_per_step firings. */
   bool turns = !a->own_ticks || (a->own_ticks > 0 && map->stride == a->own_ticks && map->period == (uint32_t)a->firings_per_step);
   for (uint32_t i = 0; i < map->period && a->own_ticks; i++) turns &= map->entries[i].offset < a->own_ticks;
   if (!back && turns && sli_ticks_period(plan, a) <= SLI_TICKS_MOST) return SL_OK;
@@ -169,7 +170,7 @@ static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
                  "a step", a->name, a->ticks);
 }
 
-/* Keys below `initial` are there at the start; the rest are written, each once. */
+/* Checks an output: keys below `initial` exist at the start; all others are written once. */
 static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_port *p,
                               const checked *map) {
   const sl_register *r = &plan->regs[p->reg];
@@ -180,8 +181,8 @@ static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_p
                  "slots", a->name, r->name, (long long)first, r->initial);
 }
 
-/* A reader answers every key from its first one on; it may leave out initial
- * ones, but no key that is written. */
+/* Checks an input: a reader answers every key from its first one on. It may leave out initial ones,
+ * but no key that is written. */
 static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_port *p,
                              const checked *map) {
   const sl_register *r = &plan->regs[p->reg];
@@ -201,7 +202,7 @@ static const sl_port *port_of(const sl_actor *a, int32_t p) {
   return p < a->nin ? &a->in[p] : &a->out[p - a->nin];
 }
 
-/* How many of the ports with a base take part in a firing. */
+/* Number of the ports with a base that take part in a firing. */
 static int32_t taking_part(const sl_plan *plan, const sl_actor *a, int32_t base, uint32_t firing) {
   int32_t n = 0;
   for (int32_t p = base; p < a->nin + a->nout; p++) {
@@ -211,7 +212,7 @@ static int32_t taking_part(const sl_plan *plan, const sl_actor *a, int32_t base,
   return n;
 }
 
-/* Ports that have one base take turns at it, firing by firing. */
+/* Checks that ports with one base take turns, firing by firing. */
 static sl_status check_base(const sl_plan *plan, const sl_actor *a, int32_t port) {
   int32_t base = a->bases[port];
   const char *name = plan->regs[port_of(a, port)->reg].name;
@@ -238,8 +239,8 @@ static int32_t process_of(const sl_plan *plan, int32_t device) {
   return plan->devices[device].process;
 }
 
-/* Memory is a process's own: what is read lies where it is read, and only links
- * write what lies elsewhere, on a way to one other process each. */
+/* Checks that memory is reached only within a process: inputs are in the actor's process, and only
+ * links write to another one, each to a single process. */
 static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
   int32_t here = process_of(plan, plan->queues[a->queue].device);
   bool link = plan->queues[a->queue].ops->link;

@@ -1,12 +1,11 @@
-/* The rules of flow.h, worked out from numbers of firings. */
+/* Implements the rules of flow.h from numbers of firings. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
 
 /* ---- maps ------------------------------------------------------------------------- */
 
-/* The firing that takes a key (SL_FIRST) or gives it up (SL_LAST) at a port with this map,
- * or -1. */
+/* Firing that takes a key (SL_FIRST) or releases it (SL_LAST) at a port with this map, or -1. */
 static int64_t firing_of(const sl_map *map, int64_t key, uint32_t flag) {
   int64_t best = -1;
   for (uint32_t i = 0; i < map->period; i++) {
@@ -27,20 +26,20 @@ int64_t sli_flow_taken(const sl_plan *plan, const sl_port *port, int64_t n) {
   return (flags & SL_FIRST) && !(flags & SL_SKIP) ? key : -1;
 }
 
-/* ---- who reads what ------------------------------------------------------------------ */
+/* ---- readers ------------------------------------------------------------------------- */
 
 typedef struct reader {
   int32_t actor, map;
-  int64_t first_key; /* it answers this key and those behind it */
+  int64_t first_key; /* it answers this key and later ones */
 } reader;
 
 struct sli_flow {
   const sl_plan *plan;
   int32_t *first; /* [nregs + 1] into readers */
   reader *readers;
-  int32_t *next;  /* [nregs] the next of those that share its slots, round and round */
-  int64_t *reach; /* [nregs] keys taken before the newest that may still have slots */
-  int32_t *lasting; /* [nregs] initial slots that nobody ever gives back */
+  int32_t *next;  /* [nregs] circular list of the registers that share its slots */
+  int64_t *reach; /* [nregs] how many keys before the newest may still have slots */
+  int32_t *lasting; /* [nregs] initial slots that are never given back */
 };
 
 static void index_readers(sli_flow *f) {
@@ -111,8 +110,8 @@ void sli_flow_destroy(sli_flow *f) {
 
 /* ---- keys -------------------------------------------------------------------------- */
 
-/* Has somebody had it? Then it was there, whatever its producer's number says, which may be
- * older, or unknown. */
+/* True if some reader has taken the key. Then it was ready, even if its producer's number, which
+ * may be older or unknown, says otherwise. */
 static bool was_taken(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
   for (const reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++) {
     int64_t n = firing_of(&f->plan->maps[r->map], key, SL_FIRST);
@@ -129,7 +128,7 @@ bool sli_flow_is_ready(const sli_flow *f, const sli_flow_state *at, int32_t reg,
   return (n >= 0 && n < at->fired[r->producer]) || was_taken(f, at, reg, key);
 }
 
-/* Does a reader still owe an answer to a key, whether it has had it or not? */
+/* True if a reader still owes an answer to a key, whether it has taken it or not. */
 static bool owes(const sli_flow *f, const sli_flow_state *at, const reader *r, int64_t key) {
   int64_t n = firing_of(&f->plan->maps[r->map], key, SL_LAST);
   return key >= r->first_key && (n < 0 || n >= at->fired[r->actor]);
@@ -144,7 +143,7 @@ static int32_t who_owes(const sli_flow *f, const sli_flow_state *at, int32_t reg
 
 /* ---- slots ------------------------------------------------------------------------- */
 
-/* Those of initial keys that are owed answers, the oldest of which are looked at last. */
+/* Counts slots of initial keys that are owed answers; *who ends up with the oldest. */
 static int32_t initial_used(const sli_flow *f, const sli_flow_state *at, int32_t reg,
                             int32_t *who) {
   int32_t used = 0;
@@ -157,7 +156,7 @@ static int32_t initial_used(const sli_flow *f, const sli_flow_state *at, int32_t
   return used;
 }
 
-/* Of one register. The keys taken are looked through from the newest back, as far as any of
+/* Counts one register's slots in use. Scans the keys taken from the newest back, as far as any of
  * them can have a slot. */
 static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t reg, int32_t *who) {
   const sl_register *r = &f->plan->regs[reg];
@@ -199,7 +198,7 @@ sli_level sli_flow_level(const sli_flow *f, const sli_flow_state *at, int32_t po
   return level;
 }
 
-/* Does its pool admit output `port` of an actor, once those before it have taken theirs? */
+/* True if its pool admits output `port` of an actor, once earlier outputs have taken theirs. */
 static bool is_admitted(const sli_flow *f, const sli_flow_state *at, int32_t actor, int32_t port) {
   const sl_actor *a = &f->plan->actors[actor];
   int32_t pool = f->plan->regs[a->out[port].reg].pool;

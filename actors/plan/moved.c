@@ -1,11 +1,10 @@
-/* What moves between devices.
+/* Traffic between devices.
  *
- * A call that reads a register on another device moves what it reads: all of an array, or
- * the part of it that its row says; once, if it reads it twice. A link or a copy that writes
- * a register on another device moves what a slot holds. So it follows from the plan what each
- * firing moves, and from the number of firings what a run has moved. Whoever reads the same
- * in every firing, or in two actors, moves it as often: what is worth keeping is a register of
- * its own. */
+ * A call that reads a register on another device moves the array, or the part that its op declares;
+ * once, if it reads it twice. A link or a copy that writes a register on another device moves the
+ * contents of a slot. The plan therefore tells what each firing moves, and the number of firings
+ * what a run has moved. Data read in every firing, or by two actors, is moved each time: data worth
+ * caching is a register of its own. */
 #include "actors/plan/plan.h"
 
 #include <stdatomic.h>
@@ -20,7 +19,7 @@ const char *sl_traffic_name(sl_traffic traffic) {
   return (unsigned)traffic < SL_TRAFFIC_COUNT ? names[traffic] : "?";
 }
 
-/* Has an input of a call before this one, or of this one, read the same? */
+/* True if an earlier input of this call, or of a call before it, reads the same data. */
 static bool is_read_before(const sl_program *program, int first, int call, int input) {
   const sl_program_call *now = &program->calls[call];
   for (int c = first; c <= call; c++) {
@@ -34,7 +33,7 @@ static bool is_read_before(const sl_program *program, int first, int call, int i
   return false;
 }
 
-/* Bytes that the calls of one variant read of an input slot. */
+/* Bytes that the calls of one variant read from an input slot. */
 static uint64_t read_bytes(const sl_program *program, int variant, int port) {
   int first = variant * program->ncalls;
   uint64_t sum = 0;
@@ -50,14 +49,15 @@ static uint64_t read_bytes(const sl_program *program, int variant, int port) {
   return sum;
 }
 
-/* What those that share a sequence exchange of these they do as those that share data. */
+/* True for parameters, gradients and optimizer state. Their exchange among the devices of a
+ * sequence counts as data-parallel traffic. */
 static bool is_of_parameters(const sl_register *r) {
   return r->memory == SL_MEMORY_PARAMETERS || r->memory == SL_MEMORY_GRADIENTS ||
          r->memory == SL_MEMORY_OPTIMIZER;
 }
 
-/* Rows that only the data know go to experts and back; all else that these devices exchange they do as those
- * that share data. */
+/* Purpose of traffic between two devices. Rows with data-dependent counts are dispatched to experts
+ * and back; other exchanges of these devices count as data-parallel. */
 static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t from, int32_t to) {
   const sl_device *a = &plan->devices[from], *b = &plan->devices[to];
   if (r->aside) return SL_TRAFFIC_ASIDE;
@@ -74,7 +74,7 @@ static bool sits_out(const sl_plan *plan, const sl_port *p, int64_t firing) {
   return flags & SL_SKIP;
 }
 
-/* How many of a step's firings read a port with a variant of the program. */
+/* Number of a step's firings that read a port with a variant of the program. */
 static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *p, int variant) {
   const sl_actor *a = &plan->actors[actor];
   const sl_program *program = a->program;
@@ -87,8 +87,8 @@ static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *
   return n;
 }
 
-/* What a table says of the rows of those slots that an actor reads or writes in a step; without one all
- * are valid. */
+/* Valid rows in a step of the slots that an actor reads or writes, by the register's table; without
+ * a table all rows. */
 static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *p) {
   const sl_register *r = &plan->regs[p->reg];
   uint64_t rows = 0;
@@ -100,7 +100,7 @@ static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *
   return rows;
 }
 
-/* Of variants by extent the largest counts. */
+/* Bytes that a step reads at an input. Of variants selected by valid length, the largest counts. */
 static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
   const sl_program *program = a->program;
@@ -114,8 +114,8 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   return sum;
 }
 
-/* What an actor moves to each device in so many steps in which it fires, and reads so many rows at
- * each input; NULL: all that there is room for. */
+/* Parameters of the traffic count for an actor: a number of steps in which it fires, and the rows
+ * read at each input; NULL: full slots. */
 typedef struct moves {
   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes);
   void *ctx;
@@ -134,7 +134,7 @@ static int32_t first_rung(const sl_program *p, const sl_register *r, int32_t por
   return varies ? p->rungs[0] : r->rows;
 }
 
-/* What calls read of an input slot, whose rows are alike. */
+/* Bytes read from an input slot, in proportion to its rows. */
 static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
   const sl_register *r = &plan->regs[a->in[port].reg];
@@ -143,13 +143,13 @@ static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int
   return rows_read(m, plan, actor, port) * (read_bytes(a->program, 0, port) / rows);
 }
 
-/* `firings` slots of the register, written in a step by who copies there what it reads. */
+/* Bytes written to a register by an actor that copies its input there, `firings` times a step. */
 static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, const sl_register *r, uint64_t firings) {
   if (r->rows && (m->read || r->nextents)) return rows_read(m, plan, actor, 0) * sl_row_bytes(r);
   return m->steps * sl_slot_payload(r) * firings;
 }
 
-/* What a firing copies: of what it reads, turns come last. */
+/* Input port that a firing copies from: the first that takes part. */
 static const sl_port *copied(const sl_plan *plan, const sl_actor *a, int64_t firing) {
   for (int32_t i = 0; i < a->nin; i++)
     if (!sits_out(plan, &a->in[i], firing)) return &a->in[i];
@@ -167,7 +167,7 @@ static bool copies(const sl_plan *plan, const sl_actor *a) {
   return any;
 }
 
-/* Between memories of one device: counted for the one that is not the device's own. */
+/* Reports copies between memories of one device, under the space that is not the device's own. */
 static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
   static const sl_traffic of[SL_SPACE_COUNT] = {[SL_SPACE_HOST] = SL_TRAFFIC_HOST,
                                                 [SL_SPACE_DISK] = SL_TRAFFIC_DISK};
@@ -180,7 +180,7 @@ static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
       if (sits_out(plan, to, f) || !between_spaces(plan, from, to)) continue;
       const sl_register *r = &plan->regs[to->reg];
       sl_space in = plan->regs[from->reg].space;
-      if (r->rows && (m->read || r->nextents) && f) continue; /* of all firings together */
+      if (r->rows && (m->read || r->nextents) && f) continue; /* counted for all firings together */
       m->fn(m->ctx, r->device, r->device, of[in == SL_SPACE_DEVICE ? r->space : in],
             moved_out(m, plan, actor, r, 1));
     }

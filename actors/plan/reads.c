@@ -1,9 +1,10 @@
-/* What the calls of a program read is there in each of its firings.
+/* Checks that everything a program's calls read has been written, in each of its firings.
  *
- * A call reads slots, of ports that take part in the firing where its row needs the input, and what
- * calls before it have written in the workspace. Rows of a slot are counted by its own number: an argument that lies there is told that
- * one, and no number is told before an input brings it or a call fills it. So who reads a slot of
- * another piece's rows, or by another piece's number, is seen here, whatever made the plan. */
+ * A call reads slots and the workspace. A slot is valid if its port takes part in the firing, or if
+ * the op does not need the input. The workspace is valid where earlier calls have written. Rows of
+ * a slot are counted by the slot's own extent number: an argument there must use that number, and
+ * the number is known only after an input brings it or a call sets it. This detects reads of
+ * another piece's rows, or with another piece's number, whatever made the plan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #include "kernels/bind.h"
 #include "ops/ops.h"
 
-/* Bytes of the workspace, from ... to, that have been written in a firing. */
+/* Range of workspace bytes that have been written in a firing. */
 typedef struct stretch {
   size_t begin, end;
 } stretch;
@@ -23,10 +24,10 @@ typedef struct reading {
   const sl_actor *actor;
   const sl_program *program;
   bool *there;       /* [bases] the base takes part in the firing */
-  bool *known;       /* [extents] how many rows there are has been said */
+  bool *known;       /* [extents] the valid length is known */
   int nwritten;
-  stretch *written;  /* [calls' outputs] in order, with room between them */
-  uint64_t *checked; /* [variants] the inputs with which it was looked at last, as a hash; 0: not yet */
+  stretch *written;  /* [calls' outputs] in order, with gaps between them */
+  uint64_t *checked; /* [variants] hash of the inputs it was last checked with; 0: not yet */
 } reading;
 
 static int32_t ports_of(const reading *r) { return r->actor->nin + r->actor->nout; }
@@ -50,7 +51,7 @@ static bool takes_part(const reading *r, int32_t port, int64_t firing) {
 
 /* ---- arguments in slots --------------------------------------------------------------------- */
 
-/* Are its rows those of the slot where it lies? */
+/* Checks that an argument uses the extent number of its slot. */
 static sl_status check_number(const reading *r, const sl_program_call *c, bool output, int i) {
   sl_place place = (output ? c->out : c->in)[i];
   int e = sli_extent_of(output ? c->out_extent : c->in_extent, i);
@@ -73,7 +74,7 @@ static sl_status check_numbers(const reading *r) {
 
 /* ---- a firing ------------------------------------------------------------------------------- */
 
-/* Joins what the stretch meets. */
+/* Merges the ranges that the new one touches. */
 static void write_stretch(reading *r, size_t begin, size_t end) {
   int first = 0, last;
   while (first < r->nwritten && r->written[first].end < begin) first++;
@@ -112,7 +113,7 @@ static sl_status check_read(const reading *r, const sl_program_call *c, int i, i
   return SL_OK;
 }
 
-/* What it makes is there for those behind it. */
+/* Marks a call's outputs as written for later calls. */
 static void write_outputs(reading *r, const sl_program_call *c) {
   for (int o = 0; o < c->nout; o++) {
     sl_place place = c->out[o];
@@ -123,7 +124,8 @@ static void write_outputs(reading *r, const sl_program_call *c) {
   }
 }
 
-/* Is any of what it makes wanted? Of copies from several ports to several one takes part in a firing. */
+/* True if any output of the call is wanted. Of copies from several ports to several, one takes part
+ * in a firing. */
 static bool is_run(const reading *r, const sl_program_call *c) {
   bool wanted = !c->nout;
   for (int o = 0; o < c->nout; o++) {
@@ -134,7 +136,7 @@ static bool is_run(const reading *r, const sl_program_call *c) {
   return wanted && (!copies || r->there[c->in[0].base]);
 }
 
-/* Has somebody said how many rows of what it hands over are valid? */
+/* Checks that every output slot's valid length has been set. */
 static sl_status check_filled(const reading *r, int64_t firing) {
   for (int32_t p = r->program->nread; p < ports_of(r) && r->program->nextents; p++) {
     int e = r->program->base_extent[p];
@@ -158,7 +160,7 @@ static sl_status check_variant(reading *r, int variant, int64_t firing) {
   return status ? status : check_filled(r, firing);
 }
 
-/* What a firing begins with, as a hash. */
+/* Resets the state to a firing's start. Returns a hash of it. */
 static uint64_t begin_firing(reading *r, int64_t firing) {
   const sl_actor *a = r->actor;
   uint64_t hash = 1;
@@ -175,12 +177,13 @@ static uint64_t begin_firing(reading *r, int64_t firing) {
   return hash | 1;
 }
 
-/* Which variant runs, of those that go by piece. */
+/* Variant that a firing runs, if the piece selects it. */
 static int variant_of(const reading *r, int64_t firing) {
   return r->program->pieces ? r->program->pieces[tick_of(r, firing).piece].variant : 0;
 }
 
-/* Each variant, as often as it has other inputs than the last time. Those by extent, with any. */
+/* Checks each variant of a firing, unless it was last checked with the same inputs. If the valid
+ * length selects the variant, checks all. */
 static sl_status check_firing(reading *r, int64_t firing) {
   int variant = variant_of(r, firing), end = r->program->rungs ? r->program->nvariants : variant + 1;
   sl_status status = SL_OK;
@@ -202,7 +205,7 @@ static bool sits_out(const sl_plan *plan, const sl_actor *a) {
   return any;
 }
 
-/* Room for as many stretches as calls write. */
+/* Largest number of ranges that calls write. */
 static size_t most_written(const sl_program *program) {
   size_t most = 1;
   for (int k = 0; k < sli_program_call_count(program); k++) most += (size_t)program->calls[k].nout;

@@ -1,16 +1,16 @@
-/* Walking on: what follows from a firing, before the next one of the same actor.
+/* Advancing an actor: the consequences of a firing, before its next one.
  *
- * Every port goes one step along its key map, says what that step ends (an output: the slot is
- * complete; an input: it is done with) and looks whether what the next firing needs is there.
- * The firing's tick goes on as well; at the end of a step it is the gate that says whether the
- * next one begins. */
+ * Every port moves one step along its key map and does what that step ends (an output: the slot is
+ * complete; an input: the slot is given back). Then it checks whether the next firing's needs are
+ * met. The firing's tick advances as well; at the end of a step the gate decides whether the next
+ * one begins. */
 #ifndef SLUICE_ACTORS_ADVANCE_H
 #define SLUICE_ACTORS_ADVANCE_H
 
 #include "actors/run/tell.h"
 
-/* An actor that sits steps out is not asked: its inputs tell it when, and it must
- * not begin the steps up to its own. */
+/* Asks for the next step. An actor that does not fire in every step does not ask: its inputs
+ * trigger it, and it must not begin the steps up to its own. */
 static void ask_gate(worker *w, actor *a) {
   a->gated = a->every == 1 && !gate_begin(&w->rt->gate, a->step);
   a->missing += a->gated;
@@ -47,8 +47,8 @@ static inline void note(flight *f, sli_message_kind kind, reg *r, int64_t key, i
   *f->end++ = (notice){r, key, slot, kind};
 }
 
-/* The slot an output has completed: told at once if the firing is complete (no
- * flight), else to those behind it on its queue, and the flight takes note. */
+/* Announces an output's complete slot. If the firing is complete (no flight), all consumers hear at
+ * once; else only those behind it on its queue, and the flight notes the rest. */
 static inline void announce(worker *w, out_port *p, flight *f) {
   reg *r = p->reg;
   int32_t slot = p->slot;
@@ -84,10 +84,10 @@ static inline void give_back(worker *w, in_port *p, flight *f) {
   else note(f, SLI_FREE, p->reg, p->at.key, slot);
 }
 
-/* Walks every port one step on and tells what that step says. Outputs go first:
- * somebody waits for them. */
+/* Moves every port one step on and sends the resulting notifications. Outputs go first, because
+ * consumers wait for them. */
 static ALWAYS_INLINE void advance(worker *w, actor *a, flight *f, bool plain) {
-  a->missing = 1; /* held back until every port has been looked at */
+  a->missing = 1; /* keeps the actor from becoming runnable before every port has been checked */
   for (out_port *p = a->out; p < a->out_end; p++) {
     if (p->at.now->flags & SL_LAST) announce(w, p, f);
     walk_next(&p->at);

@@ -1,13 +1,13 @@
-/* Extents: how many rows of a slot are valid.
+/* Valid lengths (extents): the number of valid rows in a slot.
  *
- * The number lies beside the slot and is whose the slot is: of its producer until the slot is
- * announced, of its consumers until they give it back. So within a process the message that the slot
- * is ready brings it along without carrying it, and a firing is told where it stands. Only a link's
- * message takes the number itself, for at the far end the slot lies beside another one.
+ * The number is stored beside the slot and belongs to the slot's owner: to its producer until the
+ * slot is announced, to its consumers until they give it back. Within a process the READY message
+ * thus publishes it without carrying it, and a firing gets a pointer to it. Only a link's message
+ * carries the number itself, because the slot at its far end is another one.
  *
- * Programs read and write extents where they run; on queues that wait on the device they are written when
- * the firing is complete, and read before that only where it is launched (wire.c). What touches no data has them from the plan's
- * tables, and a link hands on what it reads. */
+ * Programs read and write valid lengths where they run. On queues that wait on the device they are
+ * written when the firing is complete, and read earlier only at launch (wire.c). Queues that touch
+ * no data take them from the plan's tables, and a link passes on its input's. */
 #ifndef SLUICE_ACTORS_EXTENT_H
 #define SLUICE_ACTORS_EXTENT_H
 
@@ -24,12 +24,12 @@ static void count_rows(_Atomic uint64_t *sum, int32_t rows) {
   atomic_store_explicit(sum, so_far + (uint64_t)rows, memory_order_relaxed);
 }
 
-/* What the table of a register says of a key. */
+/* Valid length of a key by the register's table. */
 static int32_t planned_extent(const sl_register *r, int64_t key) {
   return r->nextents ? r->extents[key % r->nextents] : r->rows;
 }
 
-/* No program runs that would do it. */
+/* Sets the outputs' valid lengths on queues whose programs do not run. */
 static void fill_without_data(const actor *a, const sl_plan *plan) {
   extents *x = a->bound.extents;
   int32_t *noted = x->now[a->plan->nin + a->plan->nout];
@@ -39,7 +39,7 @@ static void fill_without_data(const actor *a, const sl_plan *plan) {
   }
 }
 
-/* A link: as many rows as it reads, and no bytes of others. */
+/* Prepares a link's transfer: as many rows as its input has, and only their bytes. */
 static void move_rows(const actor *a, const sl_runtime *rt) {
   const extents *x = a->bound.extents;
   sl_move *move = a->bound.move;
@@ -49,7 +49,7 @@ static void move_rows(const actor *a, const sl_runtime *rt) {
     move->bytes = sl_row_bytes(&rt->plan->regs[move->reg]) * (size_t)move->extent;
 }
 
-/* Tells the launch where the extents of its slots stand. */
+/* Passes pointers to the slots' valid lengths to the launch. */
 static NOINLINE void bind_extents(actor *a) {
   const sl_runtime *rt = a->queue->worker->rt;
   extents *x = a->bound.extents;
@@ -63,7 +63,8 @@ static NOINLINE void bind_extents(actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++, now++) {
     *now = slot_extent(p->reg, &p->at, p->slot);
     if (*now && p->reg->contents.blank && a->queue->run_ahead == 1 && (p->at.now->flags & SL_FIRST))
-      poison(slot_address(p->reg, p->slot), p->reg->contents.blank); /* nothing reads it any more */
+      /* no firing in flight reads it any more */
+      poison(slot_address(p->reg, p->slot), p->reg->contents.blank);
   }
   *now = noted;
   if (a->bound.move) move_rows(a, rt);

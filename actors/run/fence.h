@@ -1,22 +1,22 @@
 /* Fences: queues of one kind that wait for each other on the device.
  *
- * What a firing on an asynchronous queue makes is there when it has completed. Where the queues
- * can order themselves nobody has to wait for that: whoever reads it is told at launch, with the
- * firing's fence, and before it launches what reads, has its queue wait for that fence. The same
- * goes for slots that come back, before they are written again. */
+ * A firing's outputs on an asynchronous queue are valid when it has completed. If the queues can
+ * order themselves, the host need not wait: consumers are notified at launch, with the firing's
+ * fence, and make their queue wait for that fence before they launch. The same is done for slots
+ * that come back, before they are written again. */
 #ifndef SLUICE_ACTORS_FENCE_H
 #define SLUICE_ACTORS_FENCE_H
 
 #include "actors/run/ready.h"
 
-/* A fence of which a message brought the end; `latest` is the one before it of the same
- * queue, which lies less than half a turn of that end behind. */
+/* Restores a full fence from its low word in a message. `latest` is the previous fence of that
+ * queue, which is less than half the word's range away. */
 static uint64_t whole_fence(uint64_t *latest, uint32_t end) {
   *latest += (uint64_t)(int64_t)(int32_t)(end - (uint32_t)*latest);
   return *latest;
 }
 
-/* What makes this key is under way on another queue. */
+/* Records that another queue's firing in flight makes this key. */
 static void fence_key(in_port *p, int64_t key, uint64_t fence) {
   uint64_t *fences = port_fences(p);
   fences[key & p->mask] = fences[p->mask + 1] = fence;
@@ -30,13 +30,13 @@ static uint64_t *latest_of(const worker *w, const reg *r, int32_t consumer) {
   return slot_fence(r, sli_quota_most(&w->rt->plan->regs[r->id]), consumer);
 }
 
-/* The fence of what a port is about to take, 0 if there is none. */
+/* Fence of the key that a port is about to take, 0 if there is none. */
 static inline uint64_t input_fence(const in_port *p) {
   return p->fenced && (p->at.now->flags & SL_FIRST) ? port_fences(p)[p->at.key & p->mask] : 0;
 }
 
-/* Before a launch: the queue waits for those who made what is read, and for those who read
- * what was in the slots that are written. */
+/* Before a launch: makes the queue wait for the firings that made the inputs, and for those that
+ * read the slots to be written. */
 static NOINLINE void wait_on_device(const actor *a) {
   const queue *q = a->queue;
   for (const in_port *p = a->in; p < a->in_end; p++) {
@@ -54,14 +54,14 @@ static NOINLINE void wait_on_device(const actor *a) {
   }
 }
 
-/* How far a firing is: complete, or next of all on its queue, or behind something else. */
+/* Progress of a firing: complete, or next on its queue, or behind something else. */
 enum { COMPLETE, NEXT, BEHIND };
 static int progress_of(const queue *q, uint64_t fence) {
   if (!fence || q->ops->passed(q->impl, fence)) return COMPLETE;
   return q->ops->passed(q->impl, fence - 1) ? NEXT : BEHIND;
 }
 
-/* The same of all that an actor would wait for on the device. */
+/* Least progress among everything an actor would wait for on the device. */
 static int readiness(const actor *a) {
   int far = COMPLETE;
   for (const in_port *p = a->in; p < a->in_end; p++)
@@ -76,7 +76,7 @@ static int readiness(const actor *a) {
   return far;
 }
 
-/* A slot that is still read is to be taken after those that are not. */
+/* Moves a slot that is still being read to the bottom of the stack, to be taken last. */
 static void put_last(reg *r) {
   if (r->nfree < 2) return;
   int32_t slot = r->free[r->nfree - 1];

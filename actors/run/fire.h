@@ -1,9 +1,8 @@
-/* Firing: slots are taken, the program is told where they are and launched, and what came of it
- * is recorded.
+/* Firing: takes slots, passes their addresses to the program, launches it, and records the result.
  *
- * A launch that is complete on return walks its ports on at once. Another one becomes a flight:
- * it walks on too, for the order on one queue is the order of launches, but what only its
- * completion makes true is noted and told later (retire.h). */
+ * A launch that is complete on return advances its ports at once. Any other becomes a flight. It
+ * advances its ports too, because a queue executes in launch order, but notifications that are true
+ * only on completion are noted and sent later (retire.h). */
 #ifndef SLUICE_ACTORS_FIRE_H
 #define SLUICE_ACTORS_FIRE_H
 
@@ -15,9 +14,8 @@
 #include "actors/run/extent.h"
 #include "actors/run/timer.h"
 
-/* Why the queue was idle before a firing that began at `start`: it was not; or
- * the actor could have gone while the queue was busy, and the worker was slow;
- * or what made it able to go. */
+/* Cause of the queue's idle time before a firing whose actor became ready at `since`. DEVICE: the
+ * queue was still busy then, so the worker was slow. Else: the last thing the actor waited for. */
 static inline uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t cause) {
   return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
 }
@@ -35,11 +33,11 @@ static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_
   memcpy(&t->actor + 1, &cause, sizeof cause); /* wait and reg */
   q->busy_until_ns = end;
   atomic_store_explicit(&a->done, firing + 1, memory_order_relaxed);
-  /* release: pairs with the acquire of who reads records while the run is on */
+  /* release: pairs with the acquire of readers of the records during the run */
   atomic_store_explicit(&w->progress.fired, fired + 1, memory_order_release);
 }
 
-/* Of ports that have one base, the one that takes part says where it is. */
+/* Sets each shared base to the slot of the port that takes part in the firing. */
 static NOINLINE void join_bases(const actor *a) {
   int32_t nports = a->plan->nin + a->plan->nout;
   for (int32_t p = 0; p < nports; p++) {
@@ -49,8 +47,8 @@ static NOINLINE void join_bases(const actor *a) {
   }
 }
 
-/* Tells the program its tick and where its slots are: NULL at a port that sits
- * this firing out. */
+/* Sets the firing's tick and the addresses of its slots: NULL at a port that sits this firing
+ * out. */
 static NOINLINE void bind(actor *a) {
   const tick_step *t = a->tick;
   void **base = a->bound.bases;
@@ -79,10 +77,10 @@ static uint64_t next_random(worker *w) { /* xorshift64* */
   return w->random * UINT64_C(2685821657736338717);
 }
 
-enum { OVERSLEPT_NS = 100000 }; /* by so much a sleep may be late */
+enum { OVERSLEPT_NS = 100000 }; /* a sleep may end this much late */
 
-/* A random delay: on the virtual clock the firing takes longer, on the real one
- * the worker waits, and leaves its core to others meanwhile. */
+/* Random delay. On the virtual clock the firing takes longer; on the real one the worker waits, and
+ * yields its core meanwhile. */
 static uint64_t jitter(worker *w) {
   uint64_t delay = next_random(w) % (w->rt->options.jitter_ns + 1);
   if (!w->real) return delay;
@@ -93,8 +91,8 @@ static uint64_t jitter(worker *w) {
   return 0;
 }
 
-/* What the first firing of all does besides, and every one under jitter or of a duration of its own:
- * how long it takes. */
+/* Slow path of a firing: the very first one, and all firings with jitter or a duration callback.
+ * Returns the duration. */
 static uint64_t unusual_firing(worker *w, const queue *q, const actor *a) {
   const sl_runtime_options *o = &w->rt->options;
   uint64_t none = 0;
@@ -107,7 +105,7 @@ static uint64_t unusual_firing(worker *w, const queue *q, const actor *a) {
   return o->jitter_seed ? duration + jitter(w) : duration;
 }
 
-/* The device has failed: so has the run. `a` is the actor of which it was seen. */
+/* Aborts the run if the device has failed. `a` is the actor at which the failure was seen. */
 static void look_for_failure(worker *w, const queue *q, const actor *a) {
   const char *why = q->ops->failure ? q->ops->failure(q->impl) : NULL;
   if (LIKELY(!why)) return;
@@ -117,15 +115,15 @@ static void look_for_failure(worker *w, const queue *q, const actor *a) {
   free(text);
 }
 
-/* Tells whoever looks on which firing is the oldest under way, since when. */
+/* Publishes the oldest firing in flight, and since when it is the oldest. */
 static void show_flying(queue *q, uint64_t since) {
   int32_t id = q->inflight ? q->flights[q->head].actor->id : SL_NONE;
   atomic_store_explicit(&q->flying_ns, since, memory_order_relaxed);
   atomic_store_explicit(&q->flying, id, memory_order_relaxed);
 }
 
-/* How a launch went: the firing is complete on return, or under way, and the queue takes another
- * or is full. */
+/* Result of a launch: the firing is complete on return; or in flight, and the queue takes another;
+ * or in flight, and the queue is full. */
 typedef enum launched { AT_ONCE, UNDER_WAY, AND_FULL } launched;
 
 static ALWAYS_INLINE launched take_off(worker *w, queue *q, actor *a, uint64_t start,
@@ -151,7 +149,7 @@ static ALWAYS_INLINE launched take_off(worker *w, queue *q, actor *a, uint64_t s
   return q->inflight < q->run_ahead ? UNDER_WAY : AND_FULL;
 }
 
-/* Where that is rare. */
+/* Out-of-line version for queues on which it is rare. */
 static NOINLINE launched take_off_apart(worker *w, queue *q, actor *a, uint64_t start,
                                         uint64_t duration, uint64_t fence) {
   return take_off(w, q, a, start, duration, fence);

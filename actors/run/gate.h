@@ -1,10 +1,10 @@
-/* The gate: which steps begin, and where a run ends.
+/* The gate: decides which steps begin, and where a run ends.
  *
- * Nobody counts steps for the others. An actor that has fired its last of one step asks the
- * gate for the next; the first that asks for a step begins it for all. So "the steps begun" is one
- * number, and together with the flags it is one word: a request to stop and the begin of a step
- * cannot miss each other, for one of the two comes first. Whatever happens, an actor fires its
- * share of the steps begun and not once more, and a worker is done when all of its actors have.
+ * No worker counts steps for the others. An actor that has fired its last of one step asks the gate
+ * for the next; the first that asks for a step begins it for all. The number of steps begun and the
+ * flags are one word. A request to stop and the beginning of a step therefore cannot miss each
+ * other: one of them comes first. In every case an actor fires exactly its share of the steps
+ * begun, and a worker is done when all of its actors have.
  *
  *                     begin(step): begun = step + 1
  *                       +---+
@@ -13,21 +13,21 @@
  *         aim(goal) ->| OPEN  |---------->| CLOSED |  the run ends with the steps begun
  *                     +-------+           +--------+
  *                         | hold               ^
- *                         v                    | end(n): begun = n, and what was held goes on
+ *                         v                    | end(n): begun = n, held workers go on
  *                     +---------------+        |
  *                     | CLOSED + HELD |--------+
  *                     +---------------+
- *                     no step begins; where the run ends is for others to say
+ *                     no step begins; the coordinator decides where the run ends
  *
  *         and from everywhere: abort -> ABORTED, for good: the run ends now, in mid-step
  *
- * OPEN, the run ends with `goal`. A run over several processes ends with the same step in all of
- * them: all hold, which fixes how many steps each has begun, and all end with the most of these.
- * Then the steps up to `n` count as begun everywhere, though here some may not be: `reopened`
- * tells the workers to ask again. Once CLOSED, workers that have fired their share are done, so
- * who holds a run does so while it is OPEN, once, and ends it within its goal.
+ * While OPEN, the run ends with `goal`. A run over several processes ends with the same step in all
+ * of them: all hold, which fixes how many steps each has begun, and all end with the largest
+ * number. Steps up to `n` then count as begun everywhere, though some may not be here: `reopened`
+ * tells the workers to ask again. Once CLOSED, workers that have fired their share are done. A
+ * coordinator must therefore hold a run while it is OPEN, once, and end it within its goal.
  *
- * Nothing else is handed over with the word, so it is relaxed where workers ask. */
+ * The word publishes no other data, so workers read it relaxed. */
 #ifndef SLUICE_ACTORS_GATE_H
 #define SLUICE_ACTORS_GATE_H
 
@@ -38,7 +38,7 @@
 typedef struct gate {
   _Atomic int64_t goal;      /* steps to have completed at the end of this run */
   _Atomic uint64_t word;     /* steps begun << SLI_GATE_BITS | flags */
-  _Atomic uint32_t reopened; /* counts: what was held may go on */
+  _Atomic uint32_t reopened; /* counter: incremented when held workers may go on */
 } gate;
 
 enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
@@ -61,10 +61,10 @@ static inline void gate_init(gate *g, int64_t begun) {
   atomic_init(&g->reopened, 0);
 }
 
-/* Between runs. */
+/* Sets the goal. Between runs. */
 static inline void gate_aim(gate *g, int64_t goal) { atomic_store(&g->goal, goal); }
 
-/* Does a step begin, or has it begun? Asked in order, once per actor and step. */
+/* True if the step begins or has begun. Asked in order, once per actor and step. */
 static inline bool gate_begin(gate *g, int64_t step) {
   if (step >= g->goal) return false;
   uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed);
@@ -88,7 +88,7 @@ static inline int64_t gate_hold(gate *g) {
   return gate_view_of(atomic_fetch_or(&g->word, SLI_GATE_CLOSED | SLI_GATE_HELD)).begun;
 }
 
-/* With `steps`, or with those begun here if they are more. */
+/* Ends the run with `steps`, or with the steps begun here if they are more. */
 static inline void gate_end(gate *g, int64_t steps) {
   uint64_t held = atomic_load(&g->word), next;
   do {
@@ -99,7 +99,7 @@ static inline void gate_end(gate *g, int64_t steps) {
   atomic_fetch_add(&g->reopened, 1);
 }
 
-/* The steps with which the run ends, as far as that is decided. */
+/* Number of steps with which the run ends, as far as it is decided. */
 static inline int64_t gate_final(const gate *g) {
   gate_view v = gate_look(g);
   return v.closed ? v.begun : g->goal;

@@ -1,19 +1,19 @@
-/* Making a runtime out of a plan, and taking it down. */
+/* Creating a runtime from a plan, and destroying it. */
 #include "actors/run/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Arrays of things that belong to different workers: each starts on a cache line. */
+/* Allocates an array whose elements belong to different workers: each starts on a cache line. */
 static void *allot_lines(sl_runtime *rt, size_t count, size_t size) {
   return (void *)sli_align((size_t)allot(rt, 1, count * size + SLI_CACHE_LINE));
 }
 
 /* ---- queues and workers ------------------------------------------------------------- */
 
-/* The worker of a queue: its device's, one of its own, the carrier for what links
- * carry, or what stands for the process that it belongs to. */
+/* Returns the worker of a queue: its device's, one of its own, the carrier for links, or the
+ * stand-in for the process it belongs to. */
 static worker *place_queue(sl_runtime *rt, const sl_queue *q, const int32_t *home) {
   device *d = &rt->devices[q->device];
   if (is_away(rt, q->device)) return &rt->away[rt->plan->devices[q->device].process];
@@ -38,7 +38,7 @@ static void make_queue(sl_runtime *rt, int32_t i, const int32_t *home) {
   q->worker->share.nqueues++;
 }
 
-/* Does every firing take a slot through this port, and keep it until it is complete? */
+/* True if every firing takes a slot through this port and keeps it until it is complete. */
 static bool takes_each_time(const sl_plan *plan, const sl_port *out) {
   const sl_map *map = &plan->maps[out->map];
   uint32_t i = 0;
@@ -46,8 +46,8 @@ static bool takes_each_time(const sl_plan *plan, const sl_port *out) {
   return i == map->period && plan->regs[out->reg].nconsumers && !plan->regs[out->reg].held;
 }
 
-/* So many firings of an actor can be under way on a queue that tells no reader before it retires
- * one: no more than there are slots. */
+/* Most firings of an actor in flight on a queue that notifies readers only at retirement: limited
+ * by the slots. */
 static int64_t most_under_way(const sl_plan *plan, const sl_actor *a, int64_t most) {
   for (int32_t p = 0; p < a->nout; p++)
     if (takes_each_time(plan, &a->out[p]))
@@ -63,7 +63,7 @@ static int32_t count_flights(const sl_runtime *rt, const queue *q) {
   return (int32_t)SLI_MAX(SLI_MIN(sum, q->run_ahead), 1);
 }
 
-/* Firings under way, each with room for all that it may have to tell when it completes. */
+/* Allocates flights, each with room for all notifications of its completion. */
 static void make_flights(sl_runtime *rt, queue *q) {
   size_t most = 1;
   for (int32_t i = 0; i < q->nactors; i++)
@@ -92,7 +92,7 @@ static void list_actor(actor *a) {
   else s->firings_per_step += (uint64_t)a->plan->firings_per_step;
 }
 
-/* Who has which queues and actors. */
+/* Lists the queues and actors of each worker. */
 static void make_lists(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   int32_t *nactors = sli_calloc((size_t)plan->nqueues, sizeof *nactors);
@@ -119,7 +119,7 @@ static void make_lists(sl_runtime *rt) {
   free(nactors);
 }
 
-/* The worker of each device of this process, among those of devices. */
+/* Maps each device of this process to a worker. */
 static int32_t *share_workers(const sl_runtime *rt) {
   int32_t *home = sli_calloc((size_t)rt->plan->ndevices, sizeof *home), count = 0;
   for (int32_t d = 0; d < rt->plan->ndevices; d++)
@@ -134,7 +134,7 @@ static worker *allot_workers(int32_t most) {
   return workers;
 }
 
-/* One worker moves what goes between processes. */
+/* Chooses the worker that drives transfers between processes. */
 static void make_processes(sl_runtime *rt) {
   if (!rt->options.peers) return;
   rt->away = allot_workers(rt->plan->nprocesses);
@@ -184,7 +184,7 @@ static void make_state(sl_runtime *rt) {
     if (rt->queues[i].worker->process < 0) make_flights(rt, &rt->queues[i]);
 }
 
-/* ---- the whole ----------------------------------------------------------------------- */
+/* ---- the runtime --------------------------------------------------------------------- */
 
 static void make_rings(sl_runtime *rt) {
   uint64_t records = 1;
@@ -205,7 +205,7 @@ static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *opt
   return SL_OK;
 }
 
-/* Those of this process, as the kind of their queue does it. */
+/* Prepares the programs of this process, as their kind of queue does. */
 static sl_status prepare_programs(sl_runtime *rt) {
   sl_status status = SL_OK;
   for (int32_t i = 0; i < rt->plan->nactors && !status; i++) {
@@ -219,7 +219,7 @@ static sl_status prepare_programs(sl_runtime *rt) {
   return status;
 }
 
-/* Those that the process may use. */
+/* Number of cores that the process may use. */
 static int count_cores(void) {
   long all = SLI_MAX(sysconf(_SC_NPROCESSORS_CONF), 1);
   cpu_set_t *set = CPU_ALLOC(all);
@@ -229,22 +229,23 @@ static int count_cores(void) {
   return cores;
 }
 
-/* Is a worker of this process at times out of reach? */
+/* True if some worker of this process does its firings' work itself and cannot respond
+ * meanwhile. */
 static bool any_works(const sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nqueues; i++)
     if (!is_away(rt, rt->plan->queues[i].device) && rt->plan->queues[i].ops->works) return true;
   return false;
 }
 
-/* Is what goes between processes a worker's only task? One that is always within reach does it best
- * beside its own where there is no core for another. */
+/* True if the carrier is a worker without other tasks. A worker that always responds can also
+ * carry; that is best when there is no core for another. */
 static bool carries_apart(const sl_runtime *rt, int threads, int cores) {
   if (!rt->options.peers || rt->options.workers == 1) return false;
   return rt->options.workers || rt->nworkers > 1 || threads < cores || any_works(rt);
 }
 
-/* A worker for each device here, or as many as asked for; and are there more threads than
- * cores, the carrier included? */
+/* Counts the workers: one per device here, or as many as requested. Sets whether there are more
+ * threads than cores, including the carrier. */
 static void count_workers(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   int threads = 0, here = 0, cores = count_cores();
@@ -259,7 +260,7 @@ static void count_workers(sl_runtime *rt) {
   rt->oversubscribed = threads + rt->carries_apart > cores;
 }
 
-/* What the environment asks for besides. */
+/* Reads checks requested by the environment. */
 static sl_status read_checks(bool *slots) {
   const char *text = getenv("SLUICE_CHECK");
   if (!text || !*text) return SL_OK;

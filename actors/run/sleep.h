@@ -1,8 +1,8 @@
-/* Nothing to do: looking for news, then sleeping until there is some.
+/* Idle workers: spin for news, then sleep until there is some.
  *
- * Looking costs a core, sleeping a wake: a worker looks for about as long as a sleep and a wake
- * would cost, and learns from how soon news came. News are messages, completions, and what the
- * gate says: that the run is over, or that one that was held goes on. */
+ * Spinning costs a core, sleeping costs a wake. A worker spins for about as long as a sleep and a
+ * wake would cost, and adapts to how soon news came. News are messages, completions, and the gate's
+ * state: the run is over, or a held run goes on. */
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
@@ -16,7 +16,8 @@ static bool has_fired_its_share(const worker *w) {
   return fired == w->share.target || (gate.closed && fired == worker_share(w, gate.begun));
 }
 
-/* The carrier stays until the others are done, who need what it brings. */
+/* True if the worker is done. The carrier waits for the others, because they need the data it
+ * brings. */
 static bool finished(worker *w) {
   return has_fired_its_share(w) &&
          (!w->peers || atomic_load_explicit(&w->rt->crew.active, memory_order_acquire) == 1);
@@ -26,16 +27,16 @@ static bool gate_has_news(worker *w) {
   return finished(w) || atomic_load(&w->rt->gate.reopened) != w->reopened;
 }
 
-/* How long until the next known completion; UINT64_MAX: unknown. */
+/* Time until the next known completion; UINT64_MAX: unknown. */
 static uint64_t until_timer(worker *w) {
   uint64_t due = first_due(&w->awaited.timers);
   if (due == UINT64_MAX) return UINT64_MAX;
   return due > w->now_ns ? due - w->now_ns : 0;
 }
 
-/* Looks for a message until `spin` ns have passed; a few looks go by between two readings of the
- * clock, with pauses, as the core may be shared with the worker that is to send it. With more
- * workers than cores it gives its core away instead. */
+/* Spins for a message until `spin` ns have passed. It looks several times between two readings of
+ * the clock, with pauses, because the core may be shared with the worker that is to send it. With
+ * more workers than cores it yields its core instead. */
 static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   enum { LOOKS = 16 };
   sl_runtime *rt = w->rt;
@@ -53,7 +54,7 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
   return false;
 }
 
-/* Until somebody wakes it or a timer is due. */
+/* Sleeps until it is woken or a timer is due. */
 static void sleep_for_news(worker *w, uint64_t timeout_ns) {
   atomic_exchange(&w->sleeping, 1);
   if (!sli_mailbox_expects(&w->mailbox) && !gate_has_news(w)) {
@@ -68,7 +69,7 @@ static void note_news(worker *w) {
   atomic_store_explicit(&w->progress.woke_ns, w->now_ns, memory_order_relaxed);
 }
 
-/* What was held may go on by now. */
+/* Lists the held queues again: what they waited for may be complete. */
 static void look_at_held(worker *w) {
   w->held = false;
   for (int32_t i = 0; i < w->share.nqueues; i++) {
@@ -78,8 +79,8 @@ static void look_at_held(worker *w) {
   }
 }
 
-/* A queue that must be asked for its completions is left alone for a while between two
- * questions, the longer the longer none has come. Messages are seen meanwhile. */
+/* Waits before polling a queue again; the pause grows while no completion comes. Messages are
+ * handled meanwhile. */
 static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   enum { ASK_FIRST = 1000, ASK_MOST = 50000, SPIN_MOST = 10000 };
   uint64_t *ask = &w->awaited.ask_ns;
@@ -91,17 +92,16 @@ static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   if (w->held) look_at_held(w);
 }
 
-/* Of what comes while the worker looks, it takes the first message alone before it fires: to look for a
- * second one is to wait for a line that its sender is writing at that moment. */
+/* Takes only the first of the messages that come while the worker spins, and then fires. To look
+ * for a second one is to wait for a cache line that its sender is writing at that moment. */
 static void take_first(worker *w) {
   sli_message m;
   if (sli_mailbox_pop(&w->mailbox, &m)) take(w, &m);
 }
 
-/* Looks for a message for a while, then sleeps until one or a timer comes. The
- * time to spend looking doubles when news came so soon that looking for it was,
- * or would have been, cheaper than a sleep and a wake; else it halves. Completions of
- * links are news themselves; other queues may have to be asked. */
+/* Spins for a message for a while, then sleeps until one or a timer comes. The spin time doubles if
+ * news came so soon that spinning for it was, or would have been, cheaper than a sleep and a wake;
+ * else it halves. Completions of links are news themselves; other queues may have to be polled. */
 static NOINLINE void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);

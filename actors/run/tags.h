@@ -1,14 +1,16 @@
-/* Slots that say what they hold, for those who look for faults (sl_runtime_options.check).
+/* Debug tags: slots that record their contents, to find faults (sl_runtime_options.check).
  *
- * Beside each slot stands a tag: which key of which register it holds, whether it is complete, how many
- * rows were valid when it was announced, and of which ticks the firings were whose results it has.
- * Copies hand these ticks on, so what lives elsewhere for a while comes back with those it left with,
- * whatever keys the plan's maps gave it on its way. A reader finds the key that its port's map asks for, as
- * many rows as were announced, and, where each firing takes a slot of its own, what was made in its own
- * tick. A free slot, and rooms behind valid rows, hold poison: no number is that, no id, and the address sanitizer
- * is told that nobody may read it.
+ * Each slot has a tag: the key and register it holds, whether it is complete, how many rows were
+ * valid when it was announced, and the range of ticks of the firings that wrote it. Copies pass
+ * this range on. Data offloaded for a while thus returns with its original ticks, whatever keys the
+ * plan's maps gave it on the way.
  *
- * A tag belongs to whoever the slot does. */
+ * A reader checks that it finds the key of its port's map and the announced number of rows. If each
+ * firing takes a slot of its own, it also checks that the data was made in its own tick. Free slots
+ * and the room after valid rows hold poison, which is no valid number and no valid id, and the
+ * address sanitizer forbids reading them.
+ *
+ * A tag belongs to the owner of its slot. */
 #ifndef SLUICE_ACTORS_TAGS_H
 #define SLUICE_ACTORS_TAGS_H
 
@@ -19,7 +21,7 @@ static inline const char *register_name(const reg *r) {
   return r->contents.named->regs[r->id].name;
 }
 
-/* "key 3 of act.b@0" */
+/* Formats a tag: "key 3 of register act.b@0". */
 enum { TAG_TEXT = 128 };
 static inline const char *tag_format(char text[TAG_TEXT], const reg *r, const slot_tag *t) {
   if (t->reg == SL_NONE) snprintf(text, TAG_TEXT, "nothing");
@@ -28,9 +30,10 @@ static inline const char *tag_format(char text[TAG_TEXT], const reg *r, const sl
   return text;
 }
 
-/* ---- who fills it ----------------------------------------------------------------------------- */
+/* ---- writers
+ * ---------------------------------------------------------------------------------- */
 
-/* A slot is taken that nobody holds. On the producer's worker. */
+/* Tags a slot that is taken, and checks that it was free. On the producer's worker. */
 static NOINLINE void tag_taken(reg *r) {
   const out_port *p = r->producer;
   slot_tag *t = &r->contents.tags[p->slot];
@@ -42,7 +45,8 @@ static NOINLINE void tag_taken(reg *r) {
   if (r->contents.closed) ASAN_UNPOISON_MEMORY_REGION(slot_address(r, p->slot), r->stride);
 }
 
-/* What copies hand on is their one input with bytes; all else makes what is of its tick. */
+/* Tag of the input that a copy passes on: its one input with bytes. NULL for other actors, whose
+ * output belongs to their own tick. */
 static inline const slot_tag *copied_tag(const actor *a) {
   const slot_tag *from = NULL;
   for (const in_port *p = a->in; p < a->in_end && a->bound.checks.copies; p++)
@@ -50,7 +54,7 @@ static inline const slot_tag *copied_tag(const actor *a) {
   return from;
 }
 
-/* Whatever a firing writes has something of its tick from now on. */
+/* Adds the firing's tick to the tags of its outputs. */
 static NOINLINE void tag_outputs(const actor *a) {
   const slot_tag *copied = copied_tag(a);
   for (const out_port *p = a->out; p < a->out_end; p++) {
@@ -64,7 +68,8 @@ static NOINLINE void tag_outputs(const actor *a) {
   }
 }
 
-/* It is complete. `known`: so is the firing, and the number of its rows. */
+/* Tags a slot as complete. `known`: the firing is complete too, and the number of its rows is
+ * known. */
 static NOINLINE void tag_ready(const out_port *p, bool known) {
   const reg *r = p->reg;
   if (r->carried) return;
@@ -75,13 +80,14 @@ static NOINLINE void tag_ready(const out_port *p, bool known) {
             "register %s has", p->actor->plan->name, t->rows, t->moved, (long long)t->key, register_name(r));
 }
 
-/* All have read it. */
+/* Tags a slot as free after its last reader. */
 static NOINLINE void tag_free(reg *r, int32_t slot) {
   r->contents.tags[slot].reg = SL_NONE;
   close_slot(r, slot);
 }
 
-/* ---- who reads it ------------------------------------------------------------------------------ */
+/* ---- readers
+ * ---------------------------------------------------------------------------------- */
 
 static void check_tick(const actor *a, const in_port *p, const slot_tag *t) {
   bool whole = p->reg->contents.named->ticked && (p->at.now->flags & SL_FIRST) && (p->at.now->flags & SL_LAST);

@@ -5,7 +5,7 @@
 
 #include <sluice/ops.h>
 
-/* Where a port stands in its map before firing n. */
+/* Position of a port in its map before firing n. */
 static walk start_walk(const sl_runtime *rt, int32_t map, int64_t n) {
   const sl_map *m = &rt->plan->maps[map];
   uint32_t flags;
@@ -22,7 +22,7 @@ static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
   if (i == p->nqueues) p->queues[p->nqueues++] = q;
 }
 
-/* From now on a register has its slots from a bank. */
+/* Makes a register take its slots from a bank. */
 static void join_bank(sl_runtime *rt, reg *r, bank *b) {
   r->shared.bank = b;
   r->shared.next = b->members;
@@ -32,7 +32,7 @@ static void join_bank(sl_runtime *rt, reg *r, bank *b) {
   r->counted = true;
 }
 
-/* The free slots of a register are those of all that share them. */
+/* Creates a bank from a register's free slots, for all that share them. */
 static bank *open_bank(sl_runtime *rt, reg *leader) {
   bank *b = allot_own(rt, leader->worker, 1, sizeof *b);
   *b = (bank){.free = leader->free, .nfree = leader->nfree};
@@ -45,12 +45,13 @@ static void share_slots(sl_runtime *rt, reg *r, reg *leader, queue *q) {
   q->selective = true;
 }
 
-/* Those that stand for other processes as well. */
+/* Number of workers, including stand-ins for other processes. */
 static int32_t all_workers(const sl_runtime *rt) {
   return rt->nworkers + (rt->away ? rt->plan->nprocesses : 0);
 }
 
-/* Where slots have rows. A link's far register is filled in its reader's process. */
+/* Allocates valid lengths for slots with rows. A link's far register is filled in its reader's
+ * process. */
 static void make_slot_extents(sl_runtime *rt, reg *to, const sl_register *from) {
   if (!from->rows) return;
   size_t most = (size_t)sli_quota_most(from);
@@ -58,7 +59,8 @@ static void make_slot_extents(sl_runtime *rt, reg *to, const sl_register *from) 
   for (size_t s = 0; s < most; s++) to->contents.extents[s] = from->rows;
 }
 
-/* What is there at the start. Of registers that share slots, the leader's tags are those of all. */
+/* Makes tags for the slots, with the initial contents. Registers that share slots use the leader's
+ * tags. */
 static void make_tags(sl_runtime *rt, reg *to, const sl_register *r) {
   if (!rt->options.check) return;
   const size_t most = (size_t)sli_quota_most(r);
@@ -120,7 +122,7 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
                         .early = same && !a->queue->ops->overlaps, .mask = size - 1,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot_own(rt, a->queue->worker, 1, bytes)};
-  /* It is not asked about initial slots before its first key. */
+  /* The table holds initial slots only from the port's first key on. */
   int64_t first = sli_first_key(plan, from->reg, rt->first_step);
   for (int64_t key = sli_map_first(&plan->maps[from->map], a->fired);
        key < first + plan->regs[from->reg].initial; key++) {
@@ -143,7 +145,7 @@ static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
   return (uint64_t)(a->urgent ? 0 : q->class_order[a->cls]) << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
 }
 
-/* What a link carries goes to slots that lie in another process. */
+/* Marks a link's output, whose slots are in another process. */
 static void make_link(sl_runtime *rt, actor *a) {
   if (!a->queue->ops->link) return;
   reg *far = a->out->reg;
@@ -155,7 +157,7 @@ static void make_link(sl_runtime *rt, actor *a) {
   a->bound.move->bytes = rt->options.no_data ? 0 : rt->plan->regs[far->id].slot_bytes;
 }
 
-/* Steps of which there are records, where one worker fires everything. */
+/* Number of steps that the trace holds records of, if one worker fires everything. */
 static size_t steps_recorded(const sl_runtime *rt) {
   size_t firings = 1;
   if (rt->threads || !rt->options.trace_records) return SLI_NOTES;
@@ -166,7 +168,7 @@ static size_t steps_recorded(const sl_runtime *rt) {
   return rt->options.trace_records / firings + 2;
 }
 
-/* Where an actor's firings find and leave extents, and what is noted of as many of them as there are records of. */
+/* Allocates pointers to valid lengths, and notes for as many firings as there are records. */
 static void make_extents(sl_runtime *rt, actor *a, size_t steps) {
   size_t notes = 1;
   const sl_actor *from = a->plan;
@@ -184,7 +186,7 @@ static void make_extents(sl_runtime *rt, actor *a, size_t steps) {
   a->binds = true;
 }
 
-/* Durations that go by tick. */
+/* Allocates durations that depend on the tick. */
 static void make_durations(sl_runtime *rt, actor *a) {
   const sl_actor *from = a->plan;
   if (!from->nseconds) return;
@@ -222,7 +224,7 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   make_durations(rt, a);
 }
 
-/* Does somebody wait for what it makes before the step is over? */
+/* True if an output of a W is needed before the step is over. */
 static bool is_awaited(const sl_runtime *rt, const actor *w) {
   bool awaited = false;
   for (int32_t p = 0; p < w->plan->nout; p++) {
@@ -237,15 +239,15 @@ static bool is_awaited(const sl_runtime *rt, const actor *w) {
 
 static void let_notify(actor *maker) { maker->notifies = maker->queue->selective = true; }
 
-/* Whoever waits for a slot of the register notifies those who read it. */
+/* Makes every producer that may wait for a slot of the register notify its lazy readers. */
 static void read_lazily(reg *r) {
   r->lazy = true;
   let_notify(r->producer->actor);
   for (reg *m = r->shared.bank ? r->shared.bank->members : NULL; m; m = m->shared.next) let_notify(m->producer->actor);
 }
 
-/* A lazy W looks at the B of its stage, on its own queue. It sums over the step: what others
- * wait for in every tick is not put off. */
+/* Makes a W lazy, with the B of its stage on its own queue. Such a W sums over the step; one whose
+ * output is needed in every tick is not put off. */
 static void make_lazy(sl_runtime *rt, actor *w) {
   if (w->plan->cls != SL_CLASS_W || !w->queue->plan->lazy_w || is_awaited(rt, w)) return;
   w->queue->selective = true;
@@ -262,14 +264,14 @@ static void make_lazy(sl_runtime *rt, actor *w) {
   }
 }
 
-/* Is it known how many rows a slot has only when what fills it is complete? */
+/* True if a slot's valid length is known only when the firing that fills it is complete. */
 static bool rows_come_late(const reg *r) {
   const actor *from = r->producer ? r->producer->actor : NULL;
   return r->contents.extents && from && from->queue->ops->wait;
 }
 
-/* May the two ends tell each other at launch? Not where others write the slots too: they do
- * not know who read them. */
+/* True if both ends may notify each other at launch. Excluded are slots with several writers, which
+ * do not know each other's readers. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
   return from && !p->reg->shared.bank && !rows_come_late(p->reg) && from->queue != to->queue && from->binds && to->binds &&
@@ -289,8 +291,8 @@ static void mark_fenced(sl_runtime *rt, actor *a) {
   }
 }
 
-/* How far a consumer is from the producer: 0 the same queue, in order behind
- * it; 1 another one of the same worker; 2 another worker. */
+/* Distance of a consumer from the producer: 0 the same queue, in order behind it; 1 another queue
+ * of the same worker; 2 another worker. */
 static int distance(const reg *r, const in_port *p) {
   if (p->early && !rows_come_late(r)) return 0;
   return p->actor->queue->worker == r->worker ? 1 : 2;
@@ -328,7 +330,7 @@ static void link_consumers(sl_runtime *rt) {
   free(count);
 }
 
-/* Initial slots that every reader leaves out are free; and is one consumer alone? */
+/* Frees initial slots that no reader takes, and finds a sole consumer. */
 static void settle_reg(sl_runtime *rt, reg *r) {
   int32_t initial = r->producer && r->nconsumers && !r->pool ? rt->plan->regs[r->id].initial : 0;
   for (int32_t s = 0; s < initial; s++)
@@ -340,13 +342,14 @@ static void settle_reg(sl_runtime *rt, reg *r) {
   if (r->nconsumers == 1 && r->nlocal == 1 && !r->counted) r->only = r->consumers[0];
 }
 
-/* What is told to another process goes by the carrier. */
+/* Worker that takes a message: the carrier for another process. */
 static int32_t taker(const sl_runtime *rt, const worker *w) {
   return w->process < 0 ? w->id : rt->carrier->id;
 }
 
-/* Each slot has at most one READY under way per group and one FREE per port; what workers tell
- * other processes lies in the carrier's mailbox meanwhile. On the virtual clock no quota changes. */
+/* Counts the most messages in each worker's mailbox. Each slot has at most one READY in flight per
+ * group and one FREE per port. Messages for other processes pass through the carrier's mailbox. On
+ * the virtual clock no quota changes. */
 static void count_messages(const sl_runtime *rt, int32_t reg_id, uint64_t *most) {
   const reg *r = &rt->regs[reg_id];
   uint64_t slots = (uint64_t)sli_quota_most(&rt->plan->regs[reg_id]);
@@ -368,9 +371,9 @@ static void make_mailboxes(sl_runtime *rt) {
   free(most);
 }
 
-/* ---- what checks know ---------------------------------------------------------------------- */
+/* ---- data for checks ----------------------------------------------------------------------- */
 
-/* Does it hand on what it reads? */
+/* True if an actor only passes its input on. */
 static bool only_copies(const actor *a) {
   const sl_program *program = a->plan->program;
   bool all = program && program->ncalls;
@@ -378,7 +381,7 @@ static bool only_copies(const actor *a) {
   return all || a->bound.move;
 }
 
-/* Are several firings of one tick? */
+/* True if several firings share a tick. */
 static bool ticks_repeat(const sl_map *ticks) {
   bool twice = false;
   for (uint32_t i = 0; i < ticks->period; i++)
@@ -386,7 +389,7 @@ static bool ticks_repeat(const sl_map *ticks) {
   return twice;
 }
 
-/* Has a copy been made of what lags? */
+/* Marks copies of registers that lag; true if there were new ones. */
 static bool copies_lag(sl_runtime *rt) {
   bool more = false;
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
