@@ -66,14 +66,14 @@ static bool is_offered(const settings *s, const char *word) {
   return false;
 }
 
-/* Returns the long name of a letter, for a tool that has such an option; NULL: there is none. */
+/* What a letter stands for, of a tool that has such an option; NULL: it is none. */
 static char *full_name(const settings *s, const char *word) {
   static char help[] = "--help", processes[] = "--processes", output[] = "--output";
   char *full = !strcmp(word, "-h") ? help : !strcmp(word, "-n") ? processes : !strcmp(word, "-o") ? output : NULL;
   return full && is_offered(s, full) ? full : NULL;
 }
 
-/* Consumes one option from the front of the words. */
+/* Takes one option from the front of the words. */
 static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   char *full = full_name(s, words[0]);
   sl_status status = SL_OK;
@@ -86,7 +86,7 @@ static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   return status;
 }
 
-/* Finds the model: MODEL itself, or the model that weights are of. */
+/* What MODEL stands for: itself, or the model that weights are of. */
 static sl_status name_model(settings *s, const char *word, const char **out) {
   const char *model = NULL;
   *out = word;
@@ -108,8 +108,8 @@ static sl_status take_model(settings *s, const char *word) {
 
 static bool is_option(const char *word) { return word[0] == '-' && word[1]; }
 
-/* Counts the words of an option before MODEL that the tool does not have. It may be the model's,
- * so its words are kept until the model is known. It is assumed to have a value. */
+/* An option before MODEL that the tool does not have may be the model's: its words are kept until
+ * the model is known. It is taken to have a value. */
 static int early_words(int nwords, char **words) {
   bool value = !strchr(words[0], '=') && nwords > 1 && !is_option(words[1]);
   return value ? 2 : 1;
@@ -126,14 +126,13 @@ static sl_status take_early(settings *s, int nwords, char **words) {
   if (used) return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0],
                            s->model_word);
   const sl_model *model = s->model;
-  /* more likely a misspelt option of the tool */
-  if (sl_options_nearest(s->offered, words[0] + 2)) s->model = NULL;
+  if (sl_options_nearest(s->offered, words[0] + 2)) s->model = NULL; /* likelier one of the tool's */
   status = unknown_option(s, words[0]);
   s->model = model;
   return status;
 }
 
-/* Takes the model, and then the options that came before it. */
+/* The model, and then the options that came before it. */
 static sl_status take_model_and(settings *s, char **words, int at, const int *early, int count) {
   sl_status status = take_model(s, words[at]);
   for (int e = 0; e < count && !status; e++)
@@ -141,7 +140,7 @@ static sl_status take_model_and(settings *s, char **words, int at, const int *ea
   return status;
 }
 
-/* Takes the model from the weights of --init if MODEL is absent. */
+/* Without a word for it the model is what the weights of --init are of. */
 static sl_status take_init(settings *s, int nwords, char **words, const int *early, int count) {
   const char *init = s->model || !s->tool->takes_weights ? NULL : settings_text(s, "init"), *model = NULL;
   sl_status status = init ? pretrained_model(init, &model) : SL_OK;
