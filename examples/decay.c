@@ -1,13 +1,13 @@
-/* A recurrent model with an op of its own, which is served as well: each channel of `decay` keeps a mean of what it
- * has read, h[t] = d h[t-1] + (1 - d) x[t], with d between 0 and 1, another for each channel.
+/* A recurrent model with an op of its own, for training and for serving. Each channel of `decay`
+ * keeps a running mean of its input, h[t] = d h[t-1] + (1 - d) x[t], with its own d in (0, 1).
  *
  *     actorrun --steps 500 --save decay.safetensors examples/decay.c --data FILE
  *     actorserve --init decay.safetensors examples/decay.c
  *
- * For that the op names a row (sl_op.served) that reads the batch: which position of which sequence each row of a tick
- * is. What it keeps it keeps in pages, as attention does: an output that it updates, with a place for each page, which
- * has the state behind the newest position of that page. So a sequence that gives its pages up, or begins with pages that
- * others have filled, finds what it needs in the page before its own. */
+ * For serving, the op names another op (sl_op.served) that reads the batch: the sequence and
+ * position of each row of a tick. It keeps its state in pages, as attention does. The pages are an output
+ * that it updates, with the state after the newest position of each page. A sequence that gives its
+ * pages up, or begins with pages filled by others, finds its state in the page before its own. */
 #include <sluice/batch.h>
 #include <sluice/sluice.h>
 
@@ -19,7 +19,7 @@ static const sl_option options[] = {
     {"batch", SL_OPTION_INT, "16", "sequences of a step", 1, 1 << 20},
     SL_OPTIMIZER_OPTIONS, {0}};
 
-/* From one half on: channel c of C forgets half in one to 2^8 positions. */
+/* Returns the decay of a channel: channel c of C forgets half in one to 2^8 positions. */
 static float decay_of(int64_t c, int64_t C) { return 1 - 0.5f / (float)(1 << 8 * c / C); }
 
 static float step(float before, float x, float d) { return d * before + (1 - d) * x; }
@@ -42,7 +42,7 @@ static void forward(const sl_call *call) {
     h[i] = step(i / C % T ? h[i - C] : 0, x[i], decay_of(i % C, C));
 }
 
-/* dh -> dx, from the last position on */
+/* computes dx from dh, from the last position on */
 static void backward(const sl_call *call) {
   const sl_type *type = &call->in_type[0];
   int64_t T = type->dim[1], C = type->dim[2];
@@ -64,7 +64,7 @@ static sl_status infer_served(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Rows of a sequence come in their order. */
+/* Runs a tick's rows; rows of a sequence come in order. */
 static void serve(const sl_call *call) {
   const sl_batch *batch = call->in[1];
   int64_t C = call->in_type[0].dim[2];

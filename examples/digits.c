@@ -1,5 +1,5 @@
-/* Handwritten digits: a convolutional network, or a small transformer, of shipped ops alone learns
- * to read images of 8 by 8 pixels.
+/* Handwritten digits: a convolutional network, or a small transformer, built only from shipped ops,
+ * learns to read images of 8 by 8 pixels.
  *
  *     actorrun --steps 400 examples/digits.c
  *     actorrun --steps 400 --stages 2 --schedule zb-h1 --microbatches 4 examples/digits.c
@@ -9,15 +9,15 @@
  *     actorrun --steps 400 --save digits.safetensors examples/digits.c
  *     actorrun --steps 1 --init digits.safetensors examples/digits.c --test --batch 299
  *
- * The transformer reads 293 of the 299 images kept back, 98.0 %, after a minute of a core with
+ * The transformer reads 293 of the 299 held-out images, 98.0 %, after a minute on one core with
  *
  *     actorrun --microbatches 3 --steps 2000 --eval-every 2000 \
  *       --lr-schedule cosine:warmup=50,decay-steps=2000 \
  *       examples/digits.c --net transformer --batch 69 --width 32 --lr 0.003
  *
- * One image of six is kept back: --eval-every finds loss and accuracy on those as the run goes, the
- * last line the loss on all of them. With sl_graph_options.infer
- * each step reads one of them, and the output "digits" is what the network thinks of it.
+ * One image of six is held out. --eval-every evaluates loss and accuracy on those during the run;
+ * the last command above gives the loss on all of them. With sl_graph_options.infer each step reads
+ * one of them, and the output "digits" is the network's prediction.
  *
  * digits.u8 is made by make_digits.py: the test set of "Optical Recognition of Handwritten Digits"
  * (E. Alpaydin and C. Kaynak, 1998), UCI Machine Learning Repository, CC BY 4.0. */
@@ -46,18 +46,19 @@ typedef struct digits {
   sl_type types[2];
   int64_t rows; /* images of a microbatch */
   int microbatches;
-  bool test, patches; /* the images kept back alone; cut in patches */
+  bool test, patches; /* only the held-out images; images cut in patches */
   unsigned char records[IMAGES][RECORD];
 } digits;
 
-/* Every sixth record is kept back; the others come in an order of their own. */
+/* Returns the record of an image. Every sixth record is held out; the others come in a shuffled
+ * order. */
 static const unsigned char *record_of(const digits *d, int64_t i, bool test) {
   if (test) return d->records[i % TEST * SHARE + SHARE - 1];
   int64_t t = i % TRAIN * STRIDE % TRAIN;
   return d->records[t / (SHARE - 1) * SHARE + t % (SHARE - 1)];
 }
 
-/* Where pixel p of an image goes: patches of 2 by 2, one behind the other, in order. */
+/* Returns the index of pixel p in patches of 2 by 2, which follow each other in order. */
 static int place_of(const digits *d, int p) {
   int row = p / SIDE, column = p % SIDE;
   if (!d->patches) return p;
@@ -81,7 +82,7 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   fill_rows(d, tick, d->test, out);
 }
 
-/* For evaluations: steps are 0 there, microbatches count from 0. */
+/* Fills held-out data for evaluations: steps are 0 there, microbatches count from 0. */
 static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
   fill_rows(ctx, tick, true, out);
 }
@@ -113,7 +114,7 @@ static digits *make_source(sl_graph *g, const sl_args *args, bool patches) {
 
 /* ---- layers -------------------------------------------------------------------------------- */
 
-/* A convolution with a kernel of side by side, and what is below 0 cut off. */
+/* Adds a convolution with a kernel of side by side, and relu. */
 static sl_tensor *convolution(sl_graph *g, sl_tensor *x, int64_t out, int64_t side, int64_t pad,
                               const char *name) {
   int64_t in = sl_dim(x, 1);
@@ -158,7 +159,7 @@ static sl_tensor *convolutions(sl_graph *g, sl_tensor *x, int64_t width) {
 
 enum { HEADS = 4, LAYERS = 2 };
 
-/* A layer of a transformer whose patches all see each other. */
+/* Adds a transformer layer in which all patches attend to each other. */
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, int number) {
   char name[32];
   int64_t width = sl_dim(x, -1);

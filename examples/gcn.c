@@ -1,17 +1,17 @@
-/* A graph network over stages: layers of graph convolutions (Kipf and Welling, arXiv 1609.02907)
- * learn the classes of vertices, most of which nobody has labelled.
+/* A graph neural network over pipeline stages: layers of graph convolutions (Kipf and Welling,
+ * arXiv 1609.02907) learn the classes of vertices, most of which are unlabelled.
  *
  *     actorrun --steps 100 examples/gcn.c
  *     actorrun --steps 100 --stages 4 --pieces 8 --schedule seq1f1b examples/gcn.c
  *     actorrun --steps 100 --eval-every 20 examples/gcn.c
  *
  * The vertices are one sequence, so --pieces cuts them in chunks that follow each other through the
- * stages. A chunk's vertices have neighbours in other chunks: of those in earlier ones a layer
- * takes what it has just been given, of those in later ones what it was given a step before (GNNPipe,
- * arXiv 2308.10087). So each boundary between stages is crossed by every vertex once on each way: p
- * stages move 2 (p - 1) N H numbers a step, however many edges there are.
+ * stages. A chunk's vertices have neighbours in other chunks. A layer uses this step's values of
+ * earlier chunks, and the previous step's values of later ones (GNNPipe, arXiv 2308.10087). Every
+ * vertex therefore crosses each boundary between stages once in each direction. p stages transfer
+ * 2 (p - 1) N H numbers a step, however many edges there are.
  *
- * What takes all this is a row of the model's own, `aggregate`, with a second form for pieces. */
+ * The model's own op, `aggregate`, does all this, with a second form for pieces. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@
 
 typedef struct vertices {
   int64_t count;
-  int64_t *first;  /* [count + 1]: where a vertex's neighbours begin */
-  int32_t *to;     /* in ascending order */
+  int64_t *first;  /* [count + 1]: index of a vertex's first neighbour */
+  int32_t *to;     /* neighbours in ascending order */
   float *weight;
 } vertices;
 
-/* What any number stands for, in [0, 1). */
+/* Hashes a number to a value in [0, 1). */
 static double chance(uint64_t number) {
   number += 0x9e3779b97f4a7c15u;
   number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
@@ -42,7 +42,7 @@ static int32_t class_of(int64_t vertex, int classes) {
 
 enum { DRAWS = 1 << 20, TRIES = 64 };
 
-/* The other end of a vertex's edge: of its own class three times of four. */
+/* Returns the other end of a vertex's edge: of its own class three times of four. */
 static int32_t other_end(int64_t n, int classes, int64_t vertex, int edge) {
   uint64_t key = ((uint64_t)vertex * 64 + (uint64_t)edge + 1) * DRAWS;
   bool alike = chance(key) < 0.75;
@@ -58,7 +58,7 @@ static int ascending(const void *a, const void *b) {
   return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
 }
 
-/* Every vertex draws so many edges, and has those that others draw to it. */
+/* Makes the graph. Every vertex draws so many edges, and also has those that others draw to it. */
 static vertices *make_graph(sl_graph *g, int64_t n, int classes, int edges) {
   vertices *v = sl_graph_alloc(g, sizeof *v);
   *v = (vertices){n, sl_graph_alloc(g, ((size_t)n + 1) * sizeof *v->first),
@@ -70,7 +70,7 @@ static vertices *make_graph(sl_graph *g, int64_t n, int classes, int edges) {
     at[i] += 1 + edges;
     for (int e = 0; e < edges; e++) at[other_end(n, classes, i, e)]++;
   }
-  for (int64_t i = 0, sum = 0; i <= n; i++) { /* where they end, and below where they begin */
+  for (int64_t i = 0, sum = 0; i <= n; i++) { /* first their ends, then below their beginnings */
     sum += at[i];
     at[i] = sum;
   }
@@ -95,7 +95,7 @@ static vertices *make_graph(sl_graph *g, int64_t n, int classes, int edges) {
 /* ---- the op -----------------------------------------------------------------------------------
  *
  * aggregate(x [1, N, H]) -> y [1, N, H], y_i the sum over i's neighbours j of weight_ij x_j. The
- * graph is symmetric, so on the way back dx is the same sum of dy. */
+ * graph is symmetric, so in the backward pass dx is the same sum of dy. */
 
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const vertices *v = attrs->user;
@@ -106,7 +106,7 @@ static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_typ
   return SL_OK;
 }
 
-/* In pieces: a record of all vertices as well. */
+/* Infers the form for pieces, with a record of all vertices as another output. */
 static sl_status infer_piece(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const vertices *v = attrs->user;
   sl_status status = infer(attrs, nin, in, out);
@@ -115,7 +115,7 @@ static sl_status infer_piece(const sl_attrs *attrs, int nin, const sl_type *in, 
   return status;
 }
 
-/* As many edges as so many vertices have on average. */
+/* Estimates the cost of a call with the average number of edges. */
 static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                  double *flops, double *bytes) {
   const vertices *v = attrs->user;
@@ -125,7 +125,7 @@ static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_typ
   *bytes = 4 * (edges + (double)sl_type_rows(&out[0])) * (double)sl_type_last(&out[0]);
 }
 
-/* y of the vertices [begin, begin + count), from x of those in [from, all). */
+/* A sum over neighbours: y of vertices [begin, begin + count), from x of vertices [from, all). */
 typedef struct sums {
   const vertices *v;
   const float *x;
@@ -157,7 +157,7 @@ static void sum_all(const sl_call *call, const float *x, int64_t from) {
 
 static void aggregate(const sl_call *call) { sum_all(call, call->in[0], 0); }
 
-/* What the piece has is put in its place in the record, output 1. */
+/* Copies the piece's x to its place in the record, output 1. */
 static const float *put_in_record(const sl_call *call) {
   int64_t H = sl_type_last(&call->in_type[0]), n = sl_type_elements(&call->in_type[0]);
   const float *x = call->in[0];
@@ -166,11 +166,13 @@ static const float *put_in_record(const sl_call *call) {
   return record;
 }
 
-/* The record lasts: it has this step's x up to the end of the piece, and the last step's behind it. */
+/* Aggregates a piece. The record persists: it has this step's x up to the end of the piece, and
+ * the last step's behind it. */
 static void aggregate_piece(const sl_call *call) { sum_all(call, put_in_record(call), 0); }
 
-/* Pieces go back from the last to the first. A vertex's x was read by its own piece and those behind
- * it; those before it read the x of a step ago, which gets no gradient. */
+/* Computes a piece's gradient; pieces go back from the last to the first. A vertex's x was read
+ * by its own piece and later ones. Earlier pieces read the x of the step before, which gets no
+ * gradient. */
 static void aggregate_piece_b(const sl_call *call) {
   sum_all(call, put_in_record(call), call->tick.row);
 }
@@ -192,7 +194,7 @@ static const sl_op row = {
 
 /* ---- the data ---------------------------------------------------------------------------------
  *
- * What a vertex looks like says little of its class; its neighbours' say more. One of ten is
+ * A vertex's features say little about its class; its neighbours' say more. One in ten is
  * labelled. */
 
 enum { LABELLED = 10, NO_LABEL = -100 };
@@ -229,7 +231,8 @@ static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
 
 static looks *make_source(sl_graph *g, const sl_args *args) {
   looks *l = sl_graph_alloc(g, sizeof *l);
-  int64_t n = sl_microbatch_rows(g, 1) * sl_arg_int(args, "vertices"); /* all are one microbatch */
+  /* all vertices are one microbatch */
+  int64_t n = sl_microbatch_rows(g, 1) * sl_arg_int(args, "vertices");
   l->count = n;
   l->classes = (int)sl_arg_int(args, "classes");
   l->features = (int)sl_arg_int(args, "features");

@@ -1,9 +1,9 @@
-/* A recurrent network: gated recurrent units (Cho et al., arXiv 1406.1078) read a text byte by
- * byte and say the next one. The recurrence is written out, step by step, with shipped ops alone.
+/* A recurrent network: gated recurrent units (Cho et al., arXiv 1406.1078) read a text byte by byte
+ * and predict the next one. The recurrence is written out step by step, only with shipped ops.
  *
  *     actorrun --steps 500 examples/gru.c --data FILE
- *     actorrun --steps 500 --stages 2 --microbatches 4 --schedule zb-h1 examples/gru.c --data FILE
- */
+ *     actorrun --steps 500 --stages 2 --microbatches 4 --schedule zb-h1 \
+ *       examples/gru.c --data FILE */
 #include <sluice/sluice.h>
 
 static const sl_option options[] = {
@@ -19,7 +19,7 @@ static const sl_option options[] = {
  *     z = sigmoid(Wz x + Uz h'),  r = sigmoid(Wr x + Ur h'),  n = tanh(Wn x + r (Un h'))
  *     h = n + z (h' - n)
  *
- * with h' of the byte before, 0 before the first. W x of all bytes is one product. */
+ * h' is h of the byte before, 0 before the first. W x of all bytes is one product. */
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, int64_t H, const char *name) {
   int64_t T = sl_dim(x, 1), C = sl_dim(x, -1);
   sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 3 * H, C), SL_NORMAL(0.1f), "%s.input.weight", name);

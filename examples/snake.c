@@ -1,21 +1,21 @@
-/* An op of your own: snake(x, a) = x + sin(a x)^2 / a, an activation for functions that repeat
- * (Ziyin et al., arXiv 2006.08195), with a frequency `a` that is learned for each channel. A small
- * network with it learns a wave; then it is asked far outside of what it has seen.
+/* An op of your own: snake(x, a) = x + sin(a x)^2 / a, an activation for periodic functions (Ziyin
+ * et al., arXiv 2006.08195), with a frequency `a` that is learned for each channel. A small network
+ * with it learns a wave, and is then tested far outside of its training range.
  *
  *     actorrun --steps 400 examples/snake.c
  *     actorrun --steps 400 --stages 2 --microbatches 4 --schedule zb-h1 examples/snake.c
  *     actorrun --steps 400 --data-parallel 2 examples/snake.c
  *
- * docs/models.md goes through it line by line. */
+ * docs/models.md explains it line by line. */
 #include <math.h>
 #include <stdio.h>
 #include <sluice/sluice.h>
 
 /* ---- the op ----------------------------------------------------------------------
  *
- * A row says what an op is. Kernels get rows of C numbers; x and y are [..., C], a is [C]. */
+ * An sl_op describes an op. Kernels get rows of C numbers; x and y are [..., C], a is [C]. */
 
-/* The shapes: refuses what does not fit, and says what the outputs are. */
+/* Infers the output's shape; refuses shapes that do not fit. */
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   if (in[0].dtype != SL_F32 || in[0].ndim < 1)
@@ -26,7 +26,7 @@ static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_typ
   return SL_OK;
 }
 
-/* Of the gradient of a: it has a's shape. */
+/* Infers the gradient of a, which has a's shape. */
 static sl_status infer_w(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   sl_status status = infer(attrs, nin, in, out);
   out[0] = in[1];
@@ -44,7 +44,7 @@ static void snake(const sl_call *call) {
     }
 }
 
-/* dx = dy (1 + sin(2 a x)) */
+/* Computes dx = dy (1 + sin(2 a x)). */
 static void snake_b(const sl_call *call) {
   int64_t rows = sl_type_rows(&call->in_type[0]), C = sl_type_last(&call->in_type[0]);
   const float *x = call->in[0], *a = call->in[1], *dy = call->in[2];
@@ -54,8 +54,9 @@ static void snake_b(const sl_call *call) {
       dx[r * C + c] = dy[r * C + c] * (1 + sinf(2 * a[c] * x[r * C + c]));
 }
 
-/* da = sum over rows of dy (x sin(2 a x) / a - sin(a x)^2 / a^2). Gradients of parameters are
- * summed over microbatches: where the call asks for it, the sum is added to what is there. */
+/* Computes da = sum over rows of dy (x sin(2 a x) / a - sin(a x)^2 / a^2). Gradients of
+ * parameters are summed over microbatches: if the call asks for it, the sum is added to the
+ * existing values. */
 static void snake_w(const sl_call *call) {
   int64_t rows = sl_type_rows(&call->in_type[0]), C = sl_type_last(&call->in_type[0]);
   const float *x = call->in[0], *a = call->in[1], *dy = call->in[2];
@@ -70,8 +71,8 @@ static void snake_w(const sl_call *call) {
   }
 }
 
-/* Rows are independent of each other, but a is needed whole: so the op can be shared out by rows
- * of data, and sequences can be cut. */
+/* Signature of the op: rows are independent of each other, and every device needs all of a. The
+ * op can therefore be sharded by rows, and sequences can be cut. */
 enum { A_IS_WHOLE = 1 << 1 };
 static const sl_op row_b = {.name = "snake_b", .min_in = 3, .max_in = 3, .nout = 1, .infer = infer,
                             .kernels = SL_CPU_KERNEL(snake_b), .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE};
@@ -95,11 +96,11 @@ typedef struct wave {
   int microbatches;
 } wave;
 
-/* Points of -3 .. 3 in steps of the golden ratio, and sin(2 x) + x / 4 there: the same tick always
- * gives the same points. */
+/* Fills x in -3 .. 3 in steps of the golden ratio, and y = sin(2 x) + x / 4: the same tick
+ * always gives the same points. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   const wave *w = ctx;
-  float *x = out[0], *y = out[1]; /* NULL where nobody reads */
+  float *x = out[0], *y = out[1]; /* NULL if it is not read */
   int64_t first = (tick->step * w->microbatches + tick->microbatch) * w->rows;
   for (int64_t i = 0; i < w->rows; i++) {
     double at = 6 * fmod(0.6180339887498949 * (double)(first + i), 1) - 3;

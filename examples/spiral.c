@@ -1,11 +1,11 @@
-/* Two spirals: a small network of three layers learns which of two intertwined
- * spirals a point of the plane belongs to.
+/* Two spirals: a small network of three layers learns which of two intertwined spirals a point of
+ * the plane belongs to.
  *
  *     actorrun examples/spiral.c --steps 300
  *     actorrun --stages 3 --microbatches 4 examples/spiral.c --activation relu
  *
- * It shows all of a model that is not a transformer: options, a source of data
- * of its own, parameters, blocks, a loss. */
+ * It shows all parts of a model that is not a transformer: options, its own data source,
+ * parameters, blocks, a loss. */
 #include <math.h>
 #include <string.h>
 #include <sluice/sluice.h>

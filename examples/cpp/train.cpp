@@ -7,7 +7,7 @@
 
 extern "C" const sl_model sl_model_export; // moons.cpp
 
-// What C gives out, with the function that takes it back.
+// Deleter for objects of the C library, by their destroy function.
 template <class T, void (*Destroy)(T *)> struct Deleter {
   void operator()(T *t) const { Destroy(t); }
 };
@@ -19,7 +19,7 @@ static void check(sl_status status) {
 
 struct Training {
   Owned<sl_args, sl_args_destroy> args;
-  Owned<sl_graph, sl_graph_destroy> graph; // destroyed after all that comes from it
+  Owned<sl_graph, sl_graph_destroy> graph; // destroyed after everything made from it
   Owned<sl_lowered, sl_lowered_destroy> lowered;
   Owned<sl_runtime, sl_runtime_destroy> runtime;
   double first = 0, last = 0; // losses

@@ -7,7 +7,7 @@
 
 enum { BITS = 8, ROWS = 64, MICROBATCHES = 4, STEPS = 400 };
 
-/* Every microbatch holds a quarter of the 256 patterns. */
+/* Fills a microbatch with a quarter of the 256 patterns. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
   float *bits = out[0];     /* [ROWS, BITS] */

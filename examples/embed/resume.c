@@ -1,13 +1,13 @@
-/* Training over several processes that can be interrupted and goes on, with the library alone.
+/* Interruptible training over several processes, with the library alone.
  *
  *     resume DIR STEPS             in one process
  *     torchrun --nproc-per-node 2 --no-python build/resume DIR STEPS
  *     srun -n 2 build/resume DIR STEPS
  *
  * Every process builds the same network of two stages and runs its share of them. Process 0 prints
- * the loss of every step, to the last bit. Every 5 steps, at the end and on Ctrl-C a checkpoint is
- * kept in DIR; started again, the program goes on from the newest one up to STEPS in all, with
- * the losses of a run that was never interrupted, in any number of processes. */
+ * the loss of every step, to the last bit. A checkpoint is saved in DIR every 5 steps, at the end,
+ * and on Ctrl-C. When started again, the program resumes from the newest one up to STEPS in all.
+ * Its losses are those of an uninterrupted run, with any number of processes. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum { BITS = 8, ROWS = 64, MICROBATCHES = 4, STAGES = 2, SEED = 1 };
 
 /* ---- the network: is the number of ones among eight bits odd? -------------------------- */
 
-/* Every microbatch holds a quarter of the 256 patterns. */
+/* Fills a microbatch with a quarter of the 256 patterns. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
   float *bits = out[0];  /* [ROWS, BITS] */
@@ -70,14 +70,15 @@ static void on_signal(int number) {
   if (rt) sl_runtime_stop(rt);
 }
 
-/* In process 0. */
+/* Prints a step's loss, in process 0. */
 static void on_step(void *ctx, const sl_step_report *report) {
   (void)ctx;
   printf("step %lld loss %a\n", (long long)report->step + 1, report->loss);
   fflush(stdout);
 }
 
-/* What decides results and stands in no plan; and, for the processes, how far they go. */
+/* Terms: first those that decide results and are not in the plan; then those that all processes
+ * share. */
 enum { TERMS_OF_RESULTS = 1, TERMS = 3 };
 
 static sl_status prepare(training *t) {
@@ -111,7 +112,7 @@ static sl_status train(training *t) {
   running = t->rt;
   if (!status && steps > first) status = sl_job_run(t->job, steps - first);
   running = NULL;
-  if (status == SL_E_STOPPED) status = SL_OK; /* Ctrl-C: keep what there is */
+  if (status == SL_E_STOPPED) status = SL_OK; /* Ctrl-C: keep the steps so far */
   if (!status) status = sl_checkpoints_finish(t->kept, t->lowered, t->rt, t->job);
   if (!status) status = sl_job_gather(t->job, 0);
   if (status || sl_job_process(t->job)) return status;

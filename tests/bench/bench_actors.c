@@ -1,10 +1,10 @@
-/* What a firing costs when its body is empty.
+/* Benchmark of a firing with an empty body.
  *
  *   bench_actors [CASE]          every case, or one
  *   bench_actors CASE STEPS      one case, once (for instructions.sh)
  *
- * Every case runs real queues with programs that have no calls, slots that have
- * memory and the trace ring on: all a firing does but its kernels. */
+ * Every case runs real queues, with programs without calls, slots with memory, and the trace ring
+ * on: everything a firing does except its kernels. */
 #include <stdatomic.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static sl_program *empty_program(sl_plan *plan, int32_t ports) {
   return program;
 }
 
-/* An actor that fires once per tick; all ports take one slot per firing. */
+/* Adds an actor that fires once per tick; all ports take one slot per firing. */
 static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t queue, int nin,
                       const int32_t *in, int nout, const int32_t *out) {
   sl_port ports[2][10];
@@ -57,7 +57,7 @@ static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t que
                                      .program = empty_program(plan, nin + nout), .seconds = 1e-6});
 }
 
-/* 8 operators in line, the first half on the first queue. */
+/* Makes a chain of 8 operators, the first half on the first queue. */
 static sl_plan *chain(int32_t queues) {
   enum { LENGTH = 8, QUOTA = 8 };
   sl_plan *plan = sl_plan_create(64, 1);
@@ -74,7 +74,7 @@ static sl_plan *chain(int32_t queues) {
 static sl_plan *chain1(void) { return chain(1); }
 static sl_plan *chain2(void) { return chain(2); }
 
-/* One token that goes back and forth between two queues. */
+/* Makes a plan with one token that goes back and forth between two queues. */
 static sl_plan *pingpong(void) {
   sl_plan *plan = sl_plan_create(64, 1);
   int32_t there = add_device(plan, &sl_queue_cpu), back = add_device(plan, &sl_queue_cpu);
@@ -91,7 +91,7 @@ static sl_plan *pingpong(void) {
   return plan;
 }
 
-/* One writes, eight read, one collects. */
+/* Makes a plan with one writer, eight readers and one collector. */
 static sl_plan *fanout(void) {
   enum { WIDTH = 8 };
   sl_plan *plan = sl_plan_create(64, 1);
@@ -106,8 +106,8 @@ static sl_plan *fanout(void) {
   return plan;
 }
 
-/* F, B and W on every stage under 1F1B quotas: F leaves one activation for B
- * and one for W, B hands its gradient back and one to W. */
+/* Makes F, B and W on every stage under 1F1B quotas. F leaves one activation for B and one for
+ * W; B passes its gradient back and one to W. */
 static sl_plan *stages(int32_t p, int32_t microbatches, const sl_queue_ops *ops) {
   sl_plan *plan = sl_plan_create(microbatches, 1);
   int32_t *forward = sli_calloc((size_t)p, sizeof *forward),
@@ -137,17 +137,17 @@ static sl_plan *large(void) { return stages(1024, 128, &sl_queue_timed); }
 
 /* ---- measuring -------------------------------------------------------------------- */
 
-/* The machine does other things too, and two workers that wait for each other
- * both need a core at that moment. So a case runs for a while, and what counts
- * is the fastest stretch of WINDOW firings (or round trips) in it. */
+/* Time of measurement. Other load disturbs, and two workers that wait for each other both need a
+ * core at that time. A case therefore runs for a while, and its fastest stretch of WINDOW
+ * firings (or round trips) counts. */
 enum { WINDOW = 1024, PATIENCE_NS = 1500000000 };
 
 typedef struct bench {
   const char *name, *unit;
   sl_plan *(*make)(void);
   int workers;
-  int64_t steps;      /* of one run */
-  double per_unit;    /* firings */
+  int64_t steps;      /* steps of one run */
+  double per_unit;    /* firings per unit */
   sl_clock clock;
 } bench;
 
@@ -159,7 +159,7 @@ static const bench benches[] = {
     {"virtual", "ns/firing", large, 1, 1, 1, SL_CLOCK_VIRTUAL},
 };
 
-/* Nanoseconds per firing of the fastest stretch, by the trace. */
+/* Returns nanoseconds per firing in the fastest stretch, from the trace. */
 static double fastest_stretch(const sl_runtime *rt) {
   sl_trace_record *records;
   size_t n = sl_runtime_trace(rt, &records, NULL);
@@ -170,7 +170,7 @@ static double fastest_stretch(const sl_runtime *rt) {
   return (double)best / WINDOW;
 }
 
-/* Nanoseconds per firing of a whole run on the virtual clock. */
+/* Returns nanoseconds per firing of a whole run on the virtual clock. */
 static double whole_run(uint64_t start, uint64_t firings) {
   return (double)(sli_now_ns() - start) / (double)firings;
 }
@@ -196,7 +196,7 @@ static double measure(const bench *b, int64_t steps, bool once) {
   return best;
 }
 
-/* ---- the limit: a cache line there, another back ------------------------------------- */
+/* ---- lower bound: a cache line there, another back ----------------------------------- */
 
 enum { BARE_TRIPS = 10000, BARE_SETTLED = 1000, TRIP_STEPS = 100, PAIRS = 101 };
 static struct {
@@ -213,7 +213,7 @@ static void *bare_peer(void *arg) {
   return NULL;
 }
 
-/* Nanoseconds of one there and back, in the mean over all. */
+/* Returns the mean nanoseconds of one round trip. */
 static double bare_round_trip(void) {
   atomic_store(&bare.there, 0);
   atomic_store(&bare.back, 0);
@@ -230,7 +230,7 @@ static double bare_round_trip(void) {
   return (double)(end - since) / (BARE_TRIPS - BARE_SETTLED);
 }
 
-/* The same through actors: the last trips of one run, by the trace. */
+/* Returns the round trip through actors: the last trips of one run, from the trace. */
 static double actors_round_trip(sl_runtime *rt) {
   sl_trace_record *records;
   CHECK(!sl_runtime_run(rt, TRIP_STEPS), "pingpong: %s", sl_detail());
@@ -250,8 +250,7 @@ static double median(double *values, int n) {
   return values[n / 2];
 }
 
-/* Which cores the two threads have, and how far these are from each other, changes as the
- * machine likes: so the two are measured by turns. */
+/* Compares both in turns, because the cores of the two threads, and so their distance, change. */
 static void compare_round_trips(void) {
   sl_plan *plan = pingpong();
   sl_runtime_options options = {.workers = 2, .trace_records = 1 << 14};

@@ -1,11 +1,11 @@
-/* What the control plane costs.
+/* Benchmark of the control plane.
  *
  *   bench_control                  every case
- *   bench_control join [COUNT]     a job of COUNT forked processes comes together
- *   bench_control words            between two processes: one way, and how many
+ *   bench_control join [COUNT]     a job of COUNT forked processes is joined
+ *   bench_control words            messages between two processes: latency and rate
  *   bench_control flood [PER_S]    a stranger sends that many bad frames a second
  *
- * Processes are forked, encryption is on, all are on this machine. */
+ * Processes are forked, encryption is on, all run on this machine. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static double seconds_since(uint64_t start_ns) { return (double)(sli_now_ns() - 
 
 /* ---- join -------------------------------------------------------------------- */
 
-/* Starts others first; process 0 follows and tells where it listens. */
+/* Starts another process first; process 0 follows and tells its endpoint. */
 static void join_child(int process, int count, int endpoint_fd, int result_fd) {
   char endpoint[64];
   sli_control *control;
@@ -92,7 +92,8 @@ static void bench_join(int count) {
 enum { JOB = 3, TURNS = 5000, BURST = 100000 };
 
 static node self;
-static uint64_t awaited; /* words; it cannot be read off `self` what of the next case is there */
+/* messages awaited; `self` does not show what of the next case has arrived */
+static uint64_t awaited;
 
 static void open_and_join(int process, const char *endpoint, int tell_fd) {
   sli_control_options options = options_of(process, JOB, endpoint);
@@ -104,7 +105,7 @@ static void open_and_join(int process, const char *endpoint, int tell_fd) {
   CHECK(!sli_control_join(self.control), "%s", sl_detail());
 }
 
-/* Half of the turns between two processes, one word each way. */
+/* Plays half of the turns between two processes, one message each way. */
 static void play(int process, int a, int b, const char *name) {
   uint64_t start_ns = sli_now_ns();
   if (process != a && process != b) return;
@@ -152,8 +153,8 @@ static void bench_words(void) {
 
 /* ---- flood --------------------------------------------------------------------- */
 
-/* A connection for each bad frame: after one, the connection is closed anyway. On
- * this machine it stands at once, or has been dropped. */
+/* Opens a connection for each bad frame, since one closes it anyway. On this machine it is
+ * established at once, or was dropped. */
 static void flood(int port, double per_second, int stop_fd) {
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -183,7 +184,7 @@ static double cpu_seconds(void) {
          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Two processes send a word back and forth every millisecond. */
+/* Sends a message back and forth between two processes every millisecond. */
 static void idle_along(double seconds, double *share, double *late_us) {
   uint64_t start_ns = sli_now_ns(), turns = 0, base = self.total;
   double cpu = cpu_seconds(), waited = 0;

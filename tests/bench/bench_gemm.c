@@ -1,11 +1,11 @@
-/* The products of the linear rows against OpenBLAS, where it is installed (it is
- * looked for at run time; nothing links it). Shapes are those of a GPT of width
- * 384; fwd is y = x w^T, fwd' the same with a transposed weight, dx and dw the
- * gradients. One thread, then two that call at once, each on its own arrays:
+/* Benchmark of the linear ops' matrix products against OpenBLAS, if it is installed (it is loaded
+ * at run time; nothing links it). Shapes are those of a GPT of width 384. fwd is y = x w^T, fwd'
+ * uses a transposed weight, dx and dw are the gradients. One thread runs alone, then two call at
+ * once, each on its own arrays:
  *
  *   form <TAB> rows <TAB> in <TAB> out <TAB> threads <TAB> GFLOP/s <TAB> OpenBLAS <TAB> ratio
  *
- * GFLOP/s of all threads together, best of some rounds in turns.
+ * GFLOP/s are of all threads together, the best of some alternating rounds.
  * Usage: bench_gemm [rounds] */
 #include <dlfcn.h>
 #include <math.h>
@@ -74,14 +74,14 @@ static void multiply(const struct worker *w) {
               (int)(s->b_transposed ? s->k : s->n), 0, w->c, (int)s->n);
 }
 
-/* Processor time of this thread: others on the machine only disturb caches. */
+/* Returns this thread's processor time; other processes then only disturb its caches. */
 static double thread_seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Once to warm up, then once behind the gate against the clock. */
+/* Calls once to warm up, then once behind the gate against the clock. */
 static void *work(void *arg) {
   struct worker *w = arg;
   multiply(w);

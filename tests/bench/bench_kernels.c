@@ -1,10 +1,10 @@
-/* How fast each row is, at the shapes of a GPT of 6 layers, width 384, 6 heads,
- * 256 symbols, 8 sequences of 256. One line per row:
+/* Benchmark of each op's kernel, at the shapes of a GPT of 6 layers, width 384, 6 heads, 256
+ * symbols, 8 sequences of 256. One line per op:
  *
- *   row <TAB> calls per microbatch <TAB> ms (best) <TAB> GFLOP/s <TAB> GB/s
+ *   op <TAB> calls per microbatch <TAB> ms (best) <TAB> GFLOP/s <TAB> GB/s
  *
  * and at the end the time of a microbatch in products and in everything else.
- * Usage: bench_kernels [threads [rounds [word of the rows' names]]] */
+ * Usage: bench_kernels [threads [rounds [word of the ops' names]]] */
 #include "base/base.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
@@ -24,7 +24,7 @@ static const struct row {
   const char *what;
   const sl_op *op;
   sl_attrs attrs;
-  double calls; /* per microbatch; of the update: per step */
+  double calls; /* calls per microbatch; of the update: per step */
   int nin, nout;
   sl_type in[5];
 } rows[] = {
@@ -73,7 +73,7 @@ static const struct row {
     {"rotary", &sl_op_rotary, {.heads = HEADS}, 0, 1, 1, {ROWS(WIDTH)}},
 };
 
-/* The best of some rounds: what the row costs when nothing else disturbs it. */
+/* Returns the best of some rounds: an op's cost when nothing else disturbs it. */
 static double best_ms(kernel *k, struct sl_team *team, int rounds) {
   double best = INFINITY;
   kernel_run(k, team);

@@ -1,18 +1,18 @@
-/* What sli_net costs beside UCX itself, between two processes on this machine:
- * the round trip of 8 bytes and the bandwidth of messages of 16 MiB, two under way.
+/* Benchmark of sli_net against UCX itself, between two processes on this machine: the round trip
+ * of 8 bytes, and the bandwidth of messages of 16 MiB with two in flight.
  *
- *   net        sli_net over shared memory by a loop around sli_net_progress
- *   waiting    the same around sli_net_wait
- *   ucx        UCX by a loop of its own, for peers that may die, like sli_net
- *   ucx_bare   UCX as it comes, for peers that do not
- *   tcp        sli_net over connections of its own, by loopback
- *   encrypted  the same, sealed
+ *   net        sli_net over shared memory, in a loop around sli_net_progress
+ *   waiting    sli_net over shared memory, in a loop around sli_net_wait
+ *   ucx        UCX in its own loop, configured like sli_net for peers that may die
+ *   ucx_bare   UCX with its defaults, for peers that do not
+ *   tcp        sli_net over its own connections, by loopback
+ *   encrypted  sli_net over its own connections, encrypted
  *   ucx_tcp    UCX's TCP, by loopback
  *
- * Those that compare take turns, and what they took is printed once they are through: medians
- * over the rounds, the best round, which a busy machine leaves standing, and the median of the
- * rounds' ratios. Each process has a core. On a machine too busy for all rounds there are fewer,
- * and after a minute SIGALRM ends what still runs. */
+ * Kinds that are compared take turns. Their results are printed at the end: medians over the
+ * rounds, the best round, which a busy machine affects least, and the median of the rounds' ratios.
+ * Each process has its own core. A busy machine runs fewer rounds, and after a minute SIGALRM ends
+ * the benchmark. */
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,21 +26,21 @@
 enum {
   ROUNDS = 15,
   TRIPS = 2000,
-  TRIPS_BETWEEN_LOOKS = 64, /* at the clock */
+  TRIPS_BETWEEN_LOOKS = 64, /* round trips between looks at the clock */
   STREAM = 12,
   UNDER_WAY = 2,
   LONG_BYTES = 16 << 20,
-  TRIPS_NS = 100 * 1000 * 1000, /* that TRIPS may take */
+  TRIPS_NS = 100 * 1000 * 1000, /* time limit of TRIPS */
   END_SECONDS = 60,
 };
-static const uint64_t rounds_ns = 4000000000; /* that ROUNDS may take */
+static const uint64_t rounds_ns = 4000000000; /* time limit of ROUNDS */
 
-typedef struct line line; /* to the other process */
+typedef struct line line; /* connection to the other process */
 typedef struct line_kind {
   const char *name;
   void (*open)(line *l, process *p);
-  void (*send)(line *l, const void *data, size_t bytes); /* while outstanding < UNDER_WAY */
-  void (*progress)(line *l);                             /* counts outstanding down */
+  void (*send)(line *l, const void *data, size_t bytes); /* called while outstanding < UNDER_WAY */
+  void (*progress)(line *l);                             /* decrements outstanding */
 } line_kind;
 
 struct line {
@@ -226,7 +226,7 @@ static void ucx_send(line *l, const void *data, size_t bytes) {
 
 static void ucx_progress(line *l) { ucp_worker_progress(l->worker); }
 
-/* ---- what is measured --------------------------------------------------------------------- */
+/* ---- measurements ------------------------------------------------------------------------ */
 
 static void await(line *l) {
   l->awaited++;
@@ -240,7 +240,7 @@ static void send_word(line *l, bool last) {
   l->kind->send(l, data, sizeof data);
 }
 
-/* ns */
+/* returns ns */
 static double ask(line *l) {
   uint64_t start = sli_now_ns(), end = start + TRIPS_NS;
   int trips = 0;
@@ -267,7 +267,7 @@ static double round_trip(line *l) {
   return 0;
 }
 
-/* GB/s; the other one says when it has it all */
+/* returns GB/s; the other process says when it has everything */
 static double push(line *l) {
   uint64_t start = sli_now_ns();
   for (int i = 0; i < STREAM; i++) {
@@ -290,7 +290,7 @@ static double bandwidth(line *l) {
   return 0;
 }
 
-/* What each of the others costs, by this process alone. */
+/* Measures a plain memory copy in this process, as a comparison. */
 static double copy(line *l) {
   uint64_t start = sli_now_ns();
   for (int i = 0; i < STREAM && l->self == 0; i++)
@@ -335,7 +335,7 @@ static void print_ratio(const figure *f, const char *ours, const char *theirs, c
   printf("%s_%s_over_%s\t%.2f\tratio\n", ours, f->name, theirs, ratios[rounds / 2]);
 }
 
-/* Sorts them. */
+/* Prints statistics of the values, after sorting them. */
 static void print_values(const figure *f, const char *name, double *values, int rounds) {
   sort(values, rounds);
   printf("%s_%s\t%.4g\t%s\n", name, f->name, values[rounds / 2], f->unit);
@@ -349,7 +349,7 @@ static void print(const figure *f, const line *lines, int n, double values[][ROU
   for (int k = 0; k < n; k++) print_values(f, lines[k].kind->name, values[k], rounds);
 }
 
-/* Process 0 decides for both. */
+/* Decides in process 0 for both whether there is another round. */
 static bool another_round(process *p, uint64_t end) {
   bool more = sli_now_ns() < end;
   process_blob all[PROCESSES_MOST];
@@ -366,7 +366,7 @@ static void take(process *p, const figure *f, line *lines, int n) {
   int rounds = 0;
   while (rounds < ROUNDS && (another_round(p, end) || !rounds)) {
     for (int i = 0; i < n; i++) {
-      int k = (rounds + i) % n; /* each comes first as often as the others */
+      int k = (rounds + i) % n; /* each kind comes first equally often */
       values[k][rounds] = f->take(&lines[k]);
     }
     rounds++;
@@ -392,7 +392,7 @@ static void compare_kinds(process *p, const line_kind *kinds, const line *memory
   for (size_t f = 0; f < SLI_COUNT(figures); f++) take(p, &figures[f], lines, n);
 }
 
-/* To a core of its own, as mpirun does. */
+/* Binds the process to its own core, as mpirun does. */
 static void take_core(int self) {
   cpu_set_t all, one;
   CHECK(!sched_getaffinity(0, sizeof all, &all), "cores");
@@ -416,7 +416,7 @@ static void run(process *p) {
   compare_kinds(p, by_tcp, &memory);
   process_meet(p, NULL, NULL);
   fflush(NULL);
-  _exit(0); /* the bare one cannot be closed while the other goes */
+  _exit(0); /* the bare connection cannot be closed while the other one runs */
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* gpt with four layers on each stage, whatever the classifier takes: the embedding is with the first of them and
- * the classifier with the last, where nobody balances stages. */
+/* A gpt with four layers on each stage, whatever the classifier costs. The embedding is on the
+ * first stage and the classifier on the last, without balancing. */
 #include <sluice/sluice.h>
 
 enum { LAYERS_OF_STAGE = 4 };
@@ -9,7 +9,7 @@ static void begin_block(sl_graph *g, const char *format, int layer) {
   if (layer % LAYERS_OF_STAGE == 0) sl_block_stage(g, layer / LAYERS_OF_STAGE);
 }
 
-/* "embedding" and "head" stay where the block before them is. */
+/* Keeps "embedding" and "head" on the stage of the block before them. */
 static void begin_end(sl_graph *g, const char *name) { sl_block(g, "%s", name); }
 
 #define CHOOSE(a, b, c, function, ...) function

@@ -1,4 +1,4 @@
-/* Prints what a process sees of the job it belongs to. */
+/* Prints what a process learns about its job from the environment. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
-/* A network link of given delay and rate between two network namespaces, for kernels
- * that cannot delay packets themselves (sch_netem): in each of them a device "link0",
- * and here what comes out of one is held for its time and put into the other.
+/* A network link of given delay and rate between two network namespaces, for kernels that cannot
+ * delay packets themselves (sch_netem). Each namespace has a device "link0". This program holds
+ * what comes out of one for its time and puts it into the other.
  *
  *     hosts_link NAMESPACE NAMESPACE DELAY_US MBIT
  *
- * A packet begins to leave when the one before it has left, takes its length at the
- * link's rate, and arrives after the delay, in each direction by itself. More than
- * QUEUE_BYTES in waiting are dropped, as a switch would. */
+ * A packet begins to leave when the one before it has left, takes its length at the link's rate,
+ * and arrives after the delay. Both directions are independent. Packets beyond QUEUE_BYTES waiting
+ * are dropped, as a switch would. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -30,10 +30,10 @@ typedef struct packet {
   char *data;
 } packet;
 
-/* One direction. The queue is a ring, oldest at `first`. */
+/* One direction of the link. The queue is a ring, oldest at `first`. */
 typedef struct way {
   int from, to;
-  uint64_t free_ns; /* when the last packet has left */
+  uint64_t free_ns; /* time at which the last packet has left */
   size_t first, count, bytes;
   packet queue[PACKETS];
 } way;
@@ -69,7 +69,8 @@ static void take_all(way *w) {
   while ((n = read(w->from, data, sizeof data)) > 0) take(w, data, (size_t)n, sli_now_ns());
 }
 
-/* A device that is down takes nothing: the link is cut, packets are lost. */
+/* Delivers the packets that are due. A device that is down takes none: the link is cut and
+ * packets are lost. */
 static void give_due(way *w) {
   for (; w->count && w->queue[w->first].due_ns <= sli_now_ns(); w->count--) {
     packet *p = &w->queue[w->first];
@@ -82,7 +83,7 @@ static void give_due(way *w) {
 
 static uint64_t due_ns(const way *w) { return w->count ? w->queue[w->first].due_ns : UINT64_MAX; }
 
-/* Until a packet comes or one is due. */
+/* Waits until a packet comes or one is due. */
 static void wait_for_any(const way *a, const way *b) {
   struct pollfd polls[] = {{.fd = a->from, .events = POLLIN}, {.fd = b->from, .events = POLLIN}};
   uint64_t due = SLI_MIN(due_ns(a), due_ns(b)), now = sli_now_ns();

@@ -1,6 +1,6 @@
-/* What a network between two hosts can do, over TCP: `hosts_probe serve PORT` on one,
- * `hosts_probe ask HOST PORT` on the other prints the median round trip of a byte and
- * the rate of a longer transfer. */
+/* Measures a network between two hosts, over TCP: `hosts_probe serve PORT` runs on one, and
+ * `hosts_probe ask HOST PORT` on the other prints the median round trip of a byte and the rate of
+ * a longer transfer. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>

@@ -1,17 +1,16 @@
-/* Is the order in which processes issued operations of NCCL one that cannot deadlock?
+/* Checks that the order in which processes issued NCCL operations cannot deadlock.
  *
  *     nccl_order RECORD...
  *
- * Each RECORD is what one process issued, a line for each operation, tab-separated:
+ * Each RECORD lists what one process issued, a line for each operation, tab-separated:
  *
  *     communicator rank device kind peer bytes sequence thread stream under_way
  *
- * It holds if the sequence numbers of each end count from 1; send k meets a receive k of the
- * same size; a process issues in one thread, which may hand over to another for good; no end
- * uses two streams; no operation is issued while
- * another one of its communicator is under way; and operations do not wait in a circle: each
- * waits for the one before it in its stream, at both ends. Says the first thing that is
- * wrong and ends with 1. */
+ * The conditions are: the sequence numbers of each end count from 1. Send k meets a receive k of
+ * the same size. A process issues in one thread, which may hand over to another for good. No end
+ * uses two streams. No operation is issued while another one of its communicator is in progress.
+ * Operations do not wait in a circle: each waits for the one before it in its stream, at both
+ * ends. Prints the first violation and exits with 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +24,8 @@ typedef struct operation {
   size_t bytes;
   unsigned long long sequence;
   long thread;
-  int partner;  /* at the other end */
-  int before;   /* in its stream, or -1 */
+  int partner;  /* the operation at the other end */
+  int before;   /* the previous one in its stream, or -1 */
 } operation;
 
 static operation *all;
@@ -58,7 +57,7 @@ static bool is_same_end(const operation *a, const operation *b) {
   return a->process == b->process && !strcmp(a->communicator, b->communicator);
 }
 
-/* A thread that has handed over issues no more. */
+/* Checks that a thread issues nothing after handing over. */
 static void check_threads(void) {
   for (size_t i = 1; i < count; i++) {
     if (all[i].process != all[i - 1].process || all[i].thread == all[i - 1].thread) continue;
@@ -68,7 +67,7 @@ static void check_threads(void) {
   }
 }
 
-/* What one end issued: in order, in one stream, one at a time. */
+/* Checks the operations of one end: in order, in one stream, one at a time. */
 static void check_ends(void) {
   for (size_t i = 0; i < count; i++) {
     operation *o = &all[i];
@@ -100,8 +99,8 @@ static void match(void) {
   }
 }
 
-/* Operations complete in pairs, when those before both in their streams have: what is left
- * over waits in a circle. */
+/* Checks for circular waits. Operations complete in pairs, after those before both in their
+ * streams; the rest waits in a circle. */
 static void check_waits(void) {
   bool *complete = sli_calloc(count, sizeof *complete);
   for (bool more = true; more;) {

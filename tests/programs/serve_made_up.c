@@ -1,10 +1,11 @@
-/* actorserve's server before a model that is made up: its answer is the prompt again and again, byte by
- * byte, a token of each request under way every tick.
+/* actorserve's server with a stand-in model, whose answer is the prompt repeated byte by byte.
+ * Every tick gives one token of each running request.
  *
  *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY [REQUEST_MIB]]]
  *
- * A prompt that begins with "stick" stops all ticks, one with "unstick", which is let in however many wait, starts
- * them again. Prints its port, and at the end what its requests have left behind. */
+ * A prompt that begins with "stick" stops all ticks. One with "unstick", which is admitted even if
+ * the queue is full, starts them again. Prints its port, and at the end what its requests have left
+ * behind. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ typedef struct asked_for {
   bool cancelled;
 } asked_for;
 
-/* All of it under the lock. */
+/* State of the engine, all guarded by the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static asked_for *all;      /* oldest first */
 static int most_running, most_queued, tick_us;
@@ -69,7 +70,7 @@ static void end(asked_for **at, sl_end why) {
   free(r);
 }
 
-/* True: the request has ended. */
+/* Advances a request by one token; true: it has ended. */
 static bool tick_one(asked_for **at) {
   asked_for *r = *at;
   if (!r->cancelled) {

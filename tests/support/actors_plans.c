@@ -10,7 +10,7 @@
 
 enum { MOST_ACTORS = 10, MOST_PORTS = 40, MOST_STEPS = 8 };
 
-/* How often an actor fires, or how long a register's slot lasts. */
+/* Period of an actor's firing, or lifetime of a register's slot. */
 typedef enum level { PIECE, MICROBATCH, STEP } level;
 
 typedef struct slot {
@@ -38,8 +38,8 @@ struct random_plan {
   struct {
     level level;
     int32_t initial;
-    slot *expected; /* by key */
-    int64_t known;  /* keys complete */
+    slot *expected; /* indexed by key */
+    int64_t known;  /* number of complete keys */
     uint8_t *have;
   } regs[4 * MOST_ACTORS];
   int64_t expected_steps;
@@ -61,7 +61,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 
 /* ---- the op ----------------------------------------------------------------------- */
 
-/* The value of a firing, from its inputs' values in order of ports. */
+/* Returns the value of a firing, from its inputs' values in order of ports. */
 static uint64_t firing_value(const node *n, int64_t tick, const uint64_t *in, int nin) {
   uint64_t value = mix((uint64_t)n->id, (uint64_t)tick);
   for (int i = 0; i < nin; i++) value = mix(value, in[i]);
@@ -100,7 +100,7 @@ static void hash_inputs(const sl_call *call) {
     int64_t key = port_key(r, &n->out[o], firing, &flags);
     bool adds = call->accumulate >> o & 1;
     if (r->plan->regs[n->out[o].reg].held) {
-      s->value += value; /* private: nobody else may have touched it */
+      s->value += value; /* private: no other firing may have changed it */
       continue;
     }
     if (adds) CHECK(s->key == key, "seed %" PRIu64 ": actor %d adds to another slot", r->seed, n->id);
@@ -133,7 +133,7 @@ enum { LATER_MOST = 8 };
 typedef struct later {
   void *cpu;
   uint64_t launched, completed;
-  int patience; /* how often to be asked before the oldest completes */
+  int patience; /* polls before the oldest firing completes */
   struct {
     const sl_program *program;
     sl_tick tick;
@@ -200,13 +200,13 @@ const sl_queue_ops later_queue = {.name = "later", .open = later_open, .close = 
 
 /* ---- key maps ------------------------------------------------------------------------ */
 
-/* Firings of an actor at this level per step. */
+/* Returns the firings per step of an actor at this level. */
 static int32_t per_step(const random_plan *r, level l) {
   return l == PIECE ? r->plan->microbatches * r->plan->pieces
                     : l == MICROBATCH ? r->plan->microbatches : 1;
 }
 
-/* The map with which firings at `from` meet slots that last for `slot`. */
+/* Makes the map from firings at `from` to slots that last for `slot`. */
 static int32_t make_map(random_plan *r, const node *n, level slot_level, int32_t lag) {
   sl_plan *plan = r->plan;
   int32_t span = per_step(r, n->level) / per_step(r, slot_level);
@@ -217,7 +217,7 @@ static int32_t make_map(random_plan *r, const node *n, level slot_level, int32_t
   return sl_plan_add_map(plan, (uint32_t)plan->pieces, plan->pieces, entries);
 }
 
-/* Reads the slot in the first firing of its span and sits out the others. */
+/* Makes a map that reads the slot in the first firing of its span and skips the others. */
 static int32_t make_skipping_map(random_plan *r, const node *n, level slot_level) {
   int32_t span = per_step(r, n->level) / per_step(r, slot_level);
   sl_map_entry *entries = sli_calloc((size_t)span, sizeof *entries);
@@ -283,7 +283,7 @@ static level coarser(random_plan *r, level from) {
   return (level)((int)from + random_below(&r->random, STEP - (int)from + 1));
 }
 
-/* A register from one actor to some that can read its slots. */
+/* Adds a register from one actor to some that can read its slots. */
 static void add_edge(random_plan *r, node *from, int32_t quota, int32_t pool) {
   level l = random_below(&r->random, 3) ? from->level : coarser(r, from->level);
   bool back = random_below(&r->random, 10) == 0;
@@ -330,7 +330,7 @@ static void add_actor(random_plan *r, node *n) {
   sl_plan_add_actor(r->plan, a);
 }
 
-/* A register lies where it is written. */
+/* Places each register on the device that writes it. */
 static void place_registers(random_plan *r) {
   for (int32_t a = 0; a < r->plan->nactors; a++)
     for (int32_t o = 0; o < r->plan->actors[a].nout; o++)
@@ -338,7 +338,7 @@ static void place_registers(random_plan *r) {
           r->plan->queues[r->plan->actors[a].queue].device;
 }
 
-/* The pool is one device's: registers written elsewhere leave it. */
+/* Restricts the pool to one device: registers written elsewhere leave it. */
 static void settle_pool(random_plan *r, uint64_t *quotas) {
   int32_t kept = 0;
   for (int32_t i = 0; i < r->plan->nregs; i++) {
@@ -371,7 +371,7 @@ random_plan *random_plan_create(uint64_t seed, uint64_t quotas, random_queues qu
                          .reversed = random_below(&r->random, 3) == 0};
   for (int i = 0; i < r->nnodes; i++) {
     for (int e = random_below(&r->random, 3); e >= 0; e--) {
-      /* no quota below what a reversed reader needs, three times of four */
+      /* three times of four, no quota below what a reversed reader needs */
       int32_t quota = 1 + random_below(&quotas, 5);
       if (random_below(&quotas, 8)) quota = SLI_MAX(quota, k);
       add_edge(r, &r->nodes[i], quota, pooled && random_below(&r->random, 2) ? 0 : SL_NONE);
@@ -398,7 +398,7 @@ void random_plan_destroy(random_plan *r) {
 
 const sl_plan *random_plan_get(const random_plan *r) { return r->plan; }
 
-/* ---- what must come out ---------------------------------------------------------------- */
+/* ---- expected values ------------------------------------------------------------------- */
 
 static bool inputs_known(const random_plan *r, const node *n, int64_t firing) {
   uint32_t flags;
@@ -464,7 +464,7 @@ void random_plan_fill(random_plan *r, sl_runtime *rt) {
       *(slot *)sl_runtime_slot(rt, i, s) = initial_slot(i, s);
 }
 
-/* ---- what did ---------------------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------------------------- */
 
 static void check_trace(const random_plan *r, const sl_runtime *rt, int64_t steps) {
   sl_trace_record *records;

@@ -26,13 +26,13 @@ typedef struct flight {
 
 struct stream {
   void *cpu;
-  uint64_t launched, run;  /* firings; under the lock */
-  _Atomic uint64_t passed; /* as its owner knows */
+  uint64_t launched, run;  /* number of firings; guarded by the lock */
+  _Atomic uint64_t passed; /* number of firings known to its owner */
   flight flights[MOST_UNDER_WAY];
   stream *next;
 };
 
-/* The device: its streams, and what it draws from. */
+/* The device: its streams, and its random state. */
 static pthread_mutex_t device = PTHREAD_MUTEX_INITIALIZER;
 static stream *streams;
 static uint64_t state = 1;
@@ -77,7 +77,7 @@ static bool stream_launch(void *queue, const sl_program *program, const sl_firin
   return false;
 }
 
-/* Waits belong to the firing that is launched next. */
+/* Adds a wait to the firing that is launched next. */
 static void stream_wait(void *queue, void *other, uint64_t fence) {
   stream *s = queue;
   pthread_mutex_lock(&device);
@@ -109,7 +109,7 @@ static void run_one(stream *s) {
   s->run++;
 }
 
-/* Each stream that could go on does so with one chance in two. */
+/* Advances each stream that can, with a probability of one half. */
 static bool advance(void) {
   bool any = false;
   for (stream *s = streams; s; s = s->next) {

@@ -1,5 +1,5 @@
-/* Queues like streams of one device: what they are given runs later, those of several
- * overtaking each other as far as their waits for one another allow. */
+/* Queues that behave like streams of one device. They run firings later, and firings of several
+ * streams overtake each other as far as their waits allow. */
 #ifndef SLUICE_TESTS_ACTORS_STREAMS_H
 #define SLUICE_TESTS_ACTORS_STREAMS_H
 
@@ -7,7 +7,7 @@
 
 extern const sl_queue_ops stream_queue;
 
-/* Waits asked for, in all streams so far. */
+/* Returns the number of waits so far, over all streams. */
 unsigned long streams_waits(void);
 
 #endif

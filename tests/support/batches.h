@@ -1,4 +1,5 @@
-/* Random requests, asked one by one and all at once, in sessions of random sizes: each has the same bits of logits. */
+/* Random requests, sent one by one and all at once, in sessions of random sizes. Each must have
+ * the same bits of logits. */
 #ifndef SLUICE_TESTS_BATCHES_H
 #define SLUICE_TESTS_BATCHES_H
 
@@ -24,7 +25,7 @@ typedef struct asked {
   int32_t prompt[LONGEST];
 } asked;
 
-/* Some begin as others do, up to anywhere. */
+/* Draws a request. Some share a prefix of random length with others. */
 static inline void batches_think(asked *q, dice *d) {
   int64_t n = 1 + (int64_t)roll(d, LONGEST);
   int64_t opening = (int64_t)roll(d, OPENINGS), common = roll(d, 2) ? (int64_t)roll(d, LONGEST + 1) : 0;
@@ -48,7 +49,7 @@ static inline void note(told *t, const sl_session_event *e) {
   t->hashes[t->count++] = e->hash;
 }
 
-/* Each by itself, in a session that has room for one. */
+/* Runs each request alone, in a session with room for one. */
 static inline void batches_ask_alone(const served *s, asked *q, told *out) {
   sl_session_options options = served_options(s);
   served one = *s;
@@ -68,7 +69,7 @@ static inline void batches_ask_alone(const served *s, asked *q, told *out) {
 
 typedef struct setting {
   sl_session_options options;
-  int cancelled; /* one request that is, or -1 */
+  int cancelled; /* one request that is cancelled, or -1 */
 } setting;
 
 static inline setting batches_draw(const served *s, dice *d) {
@@ -85,7 +86,7 @@ static inline setting batches_draw(const served *s, dice *d) {
   return x;
 }
 
-/* Several that grow longer than there are pages for. */
+/* Sets limits so that several requests grow longer than there are pages for. */
 static inline void batches_short_of_pages(sl_session_options *o) {
   o->admit = SL_ADMIT_RECOMPUTE;
   o->pages = CONTEXT / SL_PAGE + 1;
@@ -93,7 +94,7 @@ static inline void batches_short_of_pages(sl_session_options *o) {
   o->sequences = 4;
 }
 
-/* What it is, so that it is known where it fails. */
+/* Prints a case, so that a failure can be reproduced. */
 static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
   const sl_session_options *o = &x->options;
   printf("%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
@@ -112,7 +113,7 @@ static inline void compare(const told *alone, const told *got, int i, bool whole
           "request %d: the logits of token %d have other bits", i, t);
 }
 
-/* Rows that were computed for the first time, and those that others had computed. */
+/* Checks the counts of computed rows and of rows shared by prefix caching. */
 static inline void check_rows(const sl_session *s, const asked *q, const told *got, int cancelled) {
   sl_session_stats stats = sl_session_stat(s);
   uint64_t least = 0;
@@ -133,7 +134,8 @@ static inline void change_limits(sl_session *s, dice *d) {
   CHECK(!sl_session_limit(s, &limits), "%s", sl_detail());
 }
 
-/* All at once, of which some may be cancelled, with limits that change; each has the bits that it has alone. */
+/* Runs all requests at once. Some may be cancelled, and limits change. Each must have the bits
+ * that it has alone. */
 static inline sl_session_stats batches_ask(const served *s, const setting *x, asked *q, const told *alone, dice *d) {
   told got[REQUESTS] = {0};
   served all = *s;
@@ -143,8 +145,9 @@ static inline sl_session_stats batches_ask(const served *s, const setting *x, as
   for (int i = 0; i < REQUESTS; i++) {
     CHECK(!sl_session_submit(all.session, &q[i].how, &id), "%s", sl_detail());
     first = i ? first : id;
-    bool waits = x->options.replay; /* until all have come that its ticks have */
-    for (uint32_t n = waits ? 0 : roll(d, 4); n && ended <= i; n--) { /* some are under way by now */
+    bool waits = x->options.replay; /* until all requests of the replayed ticks have come */
+    /* some are in progress by now */
+    for (uint32_t n = waits ? 0 : roll(d, 4); n && ended <= i; n--) {
       sl_session_event e = served_next(all.session);
       note(&got[e.id - first], &e);
       ended += e.kind == SL_EVENT_END;

@@ -1,6 +1,6 @@
-/* Calls of rows at which several tests look: what they compute is held against references
- * (test_rows.c), against themselves in teams and over their inputs (test_claims.c), and GPUs
- * against the CPU (gpu/test_kernels.c). Gradient rules follow from the rows. */
+/* Calls of ops that several tests share. test_rows.c compares their results with references,
+ * test_claims.c with themselves in teams and in place, and gpu/test_kernels.c GPUs with the CPU.
+ * Gradient rules follow from the ops. */
 #ifndef SLUICE_TESTS_CLAIMS_H
 #define SLUICE_TESTS_CLAIMS_H
 
@@ -22,10 +22,10 @@ typedef struct math_claim {
   int nin;
   sl_type in[4];
   int below;   /* ids are in [0, below) */
-  double from; /* other numbers are in [from - 1, from + 1); below 0 it is added to ids, too */
+  double from; /* other values are in [from - 1, from + 1); if negative, it is added to ids too */
 } math_claim;
 
-/* How windows go over the images of claims. */
+/* Window over the images of claims. */
 static const sl_window strided = {.stride = {2, 3}, .pad = {1, 2}, .dilation = {2, 1}};
 static const sl_window grouped = {.pad = {1, 1}, .groups = 2};
 static const sl_window along = {.stride = {0, 2}, .pad = {0, 1}, .dilation = {0, 2}};
@@ -38,7 +38,7 @@ static const sl_values integers = {I32(6), (const int32_t[]){4, -1, 1 << 30, 0, 
 static const sl_values filled = {F32(2, 3, 5), NULL};
 static const sl_bag padded = {.pads = true, .padding = 2}, means = {true, true, 1};
 
-static const double three_eighths = 0.375; /* of a microbatch */
+static const double three_eighths = 0.375; /* fraction of a microbatch */
 
 static const math_claim math_claims[] = {
     {&sl_op_gather, ref_gather, {.axes = 1, .count = 7}, 2, {F32(7, 33), I32(5, 1)}, 7, 0},
@@ -94,7 +94,8 @@ static const math_claim math_claims[] = {
     {&sl_op_attention, ref_attention, {.heads = 1, .window = 9, .full = true}, 4,
      {F32(1, 140, 7), F32(1, 140, 7), F32(1, 140, 7), I32(1, 140)}, 2, -1},
     {&sl_op_grouped_linear, ref_grouped_linear, {0}, 3, {F32(7, 9), I32(7, 2), F32(5, 11, 9)}, 5, 0},
-    {&sl_op_grouped_linear, ref_grouped_linear, {.count = 3}, 3, /* each with 64 and more, and without */
+    /* each expert with 64 rows and more, and without any */
+    {&sl_op_grouped_linear, ref_grouped_linear, {.count = 3}, 3,
      {F32(2, 70, 2, 5), I32(2, 70, 2), F32(3, 8, 5)}, 3, -1},
     {&sl_op_grouped_linear, ref_grouped_linear, {.count = 20}, 3,
      {F32(30, 33), I32(30, 3), F32(20, 1, 33)}, 20, 0},
@@ -177,7 +178,7 @@ static const math_claim math_claims[] = {
      {F32(9, 1031), I32(9), SL_SCALAR(SL_F64), NOTHING}, 3, 2},
 };
 
-/* Is the row in there, or does one of those hand its gradients to it? */
+/* Says whether the claims cover an op, directly or as a gradient rule. */
 static inline bool claim_covers(const sl_op *op) {
   bool covers = false;
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
@@ -196,13 +197,14 @@ static inline void array_random_from(void *p, const sl_type *type, int below, do
   }
 }
 
-/* Inputs at random. */
+/* Fills the inputs with random values. */
 static inline void claim_fill(const math_claim *c, kernel *k) {
   for (int i = 0; i < k->nin; i++)
     if (k->in[i]) array_random_from(k->in[i], &k->in_type[i], c->below, c->from);
 }
 
-/* The call of a rule for a call that has been made, with random gradients of its outputs. */
+/* Makes the call of a gradient rule for a call that was made, with random gradients of its
+ * outputs. */
 static inline kernel claim_rule(const kernel *forward, const sl_grad_rule *rule) {
   sl_type types[MAX_IN] = {0};
   const void *data[MAX_IN];

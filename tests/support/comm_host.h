@@ -14,8 +14,8 @@ static inline sli_control_options comm_host_options(int process, const char *end
                                .join_ms = HOST_PATIENCE_MS, .lost_ms = 10000};
 }
 
-/* Three processes of a job that meet at `endpoint` reach each other. False, and sl_detail(), if
- * this machine cannot be met there. */
+/* Lets three processes of a job meet at `endpoint` and reach each other. False, with
+ * sl_detail(): this machine cannot be reached there. */
 static inline bool comm_host_meets(const char *endpoint) {
   static node nodes[HOST_PROCESSES];
   char key[SLI_CONTROL_KEY_CHARS + 1];

@@ -69,7 +69,7 @@ void node_send(node *n, int process, uint64_t number) {
   sli_control_say(n->control, process, number_word, &number, sizeof number);
 }
 
-/* Waits until *value, under the lock, is at least `least`. */
+/* Waits until *value, guarded by the lock, is at least `least`. */
 static bool wait_number(node *n, const void *value, size_t size, uint64_t least, int timeout_ms) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);

@@ -1,5 +1,5 @@
-/* A process of a job as the tests of the control plane want it: it notes what it
- * is told. It sends numbers, as words of their own, so that a lost or displaced one shows. */
+/* A process of a job for the tests of the control plane, which records its callbacks. It sends
+ * consecutive numbers, each in a message of its own, so that a lost or reordered one is noticed. */
 #ifndef SLUICE_TESTS_COMM_NODE_H
 #define SLUICE_TESTS_COMM_NODE_H
 
@@ -21,22 +21,23 @@ typedef struct node {
   int process;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint64_t next[NODE_MOST], total; /* numbers: the next from each; all */
+  /* next: the next number expected from each process; total: numbers received */
+  uint64_t next[NODE_MOST], total;
   bool displaced;
   node_word words[64];
   int nwords;
-  int word_ms; /* for which a word keeps the control thread; set before the first */
+  int word_ms; /* time for which a message occupies the control thread; set before the first */
   int aborts, culprit;
   uint64_t aborted_ns;
   char text[1100];
 } node;
 
-/* `options` without callbacks and ctx. */
+/* Opens a node. `options` have no callbacks and ctx. */
 sl_status node_open(node *n, const sli_control_options *options);
 void node_close(node *n);
-/* A number to another process, which it watches from then on. */
+/* Sends a number to another process, and watches that process from then on. */
 void node_send(node *n, int process, uint64_t number);
-/* False if it does not come to that in time. */
+/* Waits for a total of numbers; false: timeout. */
 bool node_wait_numbers(node *n, uint64_t total, int timeout_ms);
 bool node_wait_words(node *n, int count, int timeout_ms);
 bool node_wait_abort(node *n, int timeout_ms);

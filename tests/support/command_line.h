@@ -1,4 +1,4 @@
-/* A tool of tests: reads command lines as the tools that make plans do, and makes the plans. */
+/* A test's tool, which parses command lines as the planning tools do, and makes the plans. */
 #ifndef SLUICE_TESTS_COMMAND_LINE_H
 #define SLUICE_TESTS_COMMAND_LINE_H
 
@@ -22,13 +22,13 @@ static const tool command_line_tool = {.name = "test", .purpose = "",
                                        .options = command_line_options,
                                        .read = command_line_texts};
 
-/* Of so many pieces of work is a step, over all stages and devices. */
+/* Returns the number of pieces of work in a step, over all stages and devices. */
 static inline double command_line_size(const settings *s) {
   double devices = (double)s->stages * s->grid.data * s->grid.sequence * s->grid.tensor;
   return SLI_MAX(devices, s->devices.count) * SLI_MAX(s->chunks, 1) * s->microbatches * s->pieces;
 }
 
-/* Reads words as main() gets them, and makes the plan if it is no larger than `most`. */
+/* Parses words as main() gets them, and makes the plan if it is no larger than `most`. */
 static inline sl_status command_line_read(int nwords, char **words, double most) {
   settings s;
   planned made;

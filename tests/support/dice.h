@@ -1,4 +1,4 @@
-/* Random draws of a test, all of which follow from its seed. */
+/* Random numbers (dice) of a test, all derived from its seed. */
 #ifndef SLUICE_TESTS_DICE_H
 #define SLUICE_TESTS_DICE_H
 
@@ -8,7 +8,7 @@ typedef struct dice {
   uint64_t key, count;
 } dice;
 
-/* A number below `sides`. */
+/* Returns a number below `sides`. */
 static inline uint32_t roll(dice *d, uint32_t sides) {
   uint32_t words[4] = {(uint32_t)d->count++};
   sli_philox(words, d->key);

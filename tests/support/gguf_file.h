@@ -1,4 +1,4 @@
-/* GGUF files made by tests: their bytes, one after another. */
+/* GGUF files written by tests, byte by byte. */
 #ifndef SLUICE_TESTS_GGUF_FILE_H
 #define SLUICE_TESTS_GGUF_FILE_H
 
@@ -13,7 +13,7 @@ typedef struct gguf_file {
   size_t count, capacity;
 } gguf_file;
 
-/* As the format numbers them. */
+/* Type numbers of the format. */
 enum { GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, GGUF_TEXT = 8, GGUF_ARRAY = 9 };
 
 static inline void gguf_add(gguf_file *f, const void *bytes, size_t count) {
@@ -52,7 +52,7 @@ static inline void gguf_key_array(gguf_file *f, const char *key, uint32_t kind, 
   gguf_u32(f, kind);
   gguf_u64(f, count);
 }
-/* The sizes, the fastest first. */
+/* Appends a tensor's description. The dims begin with the one that varies fastest. */
 static inline void gguf_tensor(gguf_file *f, const char *name, uint32_t ndim, const uint64_t *dims,
                                uint32_t type, uint64_t offset) {
   gguf_text(f, name);

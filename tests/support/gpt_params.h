@@ -1,4 +1,4 @@
-/* The parameters of a GPT, written down by hand: what the tests of grids count with. */
+/* Parameters of a GPT, listed by hand as the reference of grid tests. */
 #ifndef SLUICE_TESTS_GPT_PARAMS_H
 #define SLUICE_TESTS_GPT_PARAMS_H
 
@@ -12,24 +12,24 @@ typedef struct gpt_shape {
   int64_t width, heads, context, vocab, batch;
 } gpt_shape;
 
-/* How a parameter lies where matrices are split in pairs, by columns and by rows. */
+/* Sharding of a parameter if matrices are split in pairs, by columns and by rows. */
 typedef enum gpt_pairing {
   GPT_EVERYWHERE,
   GPT_BY_DIM_0,
   GPT_BY_DIM_1,
-  GPT_ON_THE_FIRST /* added to a summand: by one of them */
+  GPT_ON_THE_FIRST /* added to a partial sum by one device */
 } gpt_pairing;
 
-/* A block that reads it, and so gives it a gradient. */
+/* A block that reads a parameter, and so gives it a gradient. */
 typedef struct gpt_use {
   int block;
-  bool again; /* on the way back too */
+  bool again; /* also read in the backward pass */
 } gpt_use;
 
 typedef struct gpt_param {
-  int64_t dim[2];    /* the second 1 for a vector */
+  int64_t dim[2];    /* the second one is 1 for a vector */
   gpt_pairing lies;
-  int64_t segments, units; /* of the dim that is split: see sli_dim */
+  int64_t segments, units; /* of the split dim: see sli_dim */
   int nuses;
   gpt_use use[GPT_USES];
 } gpt_param;
@@ -64,7 +64,7 @@ static inline void gpt_layer_params(const gpt_shape *s, int block, gpt_each *fn,
                          1, {{block, all[i].again}}});
 }
 
-/* The table of tokens is looked up in, and read again as the classifier. */
+/* Lists the parameters. The token table is used as embedding, and again as the classifier. */
 static inline void gpt_params(const gpt_shape *s, gpt_each *fn, void *ctx) {
   const int64_t c = s->width;
   const int head = GPT_BLOCKS - 1;

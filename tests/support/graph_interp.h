@@ -1,9 +1,7 @@
-/* Runs a lowered-to-nodes graph in the plainest way there is: every tensor has
- * memory of its own for ever, one for each piece of the sequences, and the nodes
- * run in their order, tick after tick. What the actors compute must have the
- * same bits. Training graphs come from sli_pass_gradients (with sli_pass_cut
- * before and sli_pass_pieces behind where sequences are cut), inference graphs
- * from sli_pass_outputs. */
+/* Reference interpreter of a graph of nodes. Every tensor has its own memory for each piece of
+ * the sequences, for ever, and the nodes run in order, tick after tick. The actors must compute
+ * the same bits. Training graphs come from sli_pass_gradients (with sli_pass_cut before and
+ * sli_pass_pieces behind if sequences are cut), inference graphs from sli_pass_outputs. */
 #ifndef SLUICE_TESTS_GRAPH_INTERP_H
 #define SLUICE_TESTS_GRAPH_INTERP_H
 
@@ -20,9 +18,9 @@ typedef struct interp {
   sl_graph *g;
   int pieces, variants;
   void **data;   /* [pieces][ntensors] */
-  void **state;  /* [variants][nnodes], of the kernel's prepare() */
+  void **state;  /* [variants][nnodes], from the kernel's prepare() */
   void *scratch; /* large enough for every node */
-  bool *back;    /* [nnodes] of the way back */
+  bool *back;    /* [nnodes] part of the backward pass */
 } interp;
 
 static inline void *interp_memory(size_t bytes) {
@@ -32,7 +30,7 @@ static inline void *interp_memory(size_t bytes) {
   return memset(p, 0, bytes);
 }
 
-/* Which of the different lengths a piece has. */
+/* Returns the index of a piece's length among the different lengths. */
 static inline int interp_variant(const interp *in, int piece) {
   int v = 0;
   while (in->variants > 1 && in->g->variant_lengths[v] != in->g->lengths[piece]) v++;
@@ -43,7 +41,8 @@ static inline void *interp_place(const interp *in, const sl_tensor *t, int piece
   return t ? in->data[piece * in->g->ntensors + t->id] : NULL;
 }
 
-/* Sums over the step begin anew with the first way back: of the last piece. */
+/* Makes a node's call. Sums over the step restart in the step's first backward pass, that of the
+ * last piece. */
 static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick tick,
                                   const void **ins, void **outs) {
   int v = interp_variant(in, tick.piece);
@@ -59,7 +58,8 @@ static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick t
                    .tick = tick};
 }
 
-/* One for all pieces: parameters, records, and what is summed or made once a step. */
+/* Says whether all pieces share a tensor: parameters, records, and tensors summed or made once a
+ * step. */
 static inline bool interp_shared(const sl_tensor *t) {
   const sli_node *n = t->producer;
   return !n || n->per_step || sli_bit(n->op->updates, t->output) ||
@@ -80,7 +80,8 @@ static inline void interp_prepare(interp *in, const sli_node *n, int piece, size
   if (kernel->scratch) *scratch = SLI_MAX(*scratch, kernel->scratch(&call, 1));
 }
 
-/* Which nodes are of the way back: its passes, and exchanges of what these make or read. */
+/* Marks the nodes of the backward pass: its passes, and exchanges of tensors that they make or
+ * read. */
 static inline void interp_find_ways(interp *in) {
   const sl_graph *g = in->g;
   in->back = calloc((size_t)g->nnodes + 1, 1);
@@ -97,7 +98,7 @@ static inline void interp_find_ways(interp *in) {
     }
 }
 
-/* Room for every tensor, state for every node; parameters by their init rules. */
+/* Allocates every tensor and every node's state, and initializes parameters by their rules. */
 static inline interp interp_create(sl_graph *g, uint64_t seed) {
   interp in = {.g = g, .pieces = g->options.pieces, .variants = SLI_MAX(g->nvariants, 1)};
   CHECK(in.pieces == 1 || g->nvariants, "the graph has not been cut");
@@ -143,8 +144,7 @@ static inline void interp_node(interp *in, int i, sl_tick tick) {
   sli_cpu_kernel(n->op)->run(&call);
 }
 
-/* The values of a tensor, of its first piece if it is cut, as the last node that
- * wrote them left them. */
+/* Returns the values of a tensor (the first piece, if it is cut) as the last node wrote them. */
 static inline void *interp_data(const interp *in, const sl_tensor *t) { return in->data[t->id]; }
 
 static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch, int piece) {
@@ -161,8 +161,8 @@ static inline double interp_scalar(const interp *in, const sl_tensor *t, int pie
   return t->type.dtype == SL_F64 ? *(const double *)p : (double)*(const float *)p;
 }
 
-/* Adds the loss of a microbatch, each piece by its share of the positions, and of devices
- * that have parts of it, each by its share of the rows. */
+/* Adds the loss of a microbatch, weighted by each piece's share of the positions and each
+ * device's share of the rows. */
 static inline void interp_add_loss(const interp *in, double *sum) {
   const sl_graph *g = in->g;
   for (int k = 0; k < in->pieces; k++) {
@@ -183,7 +183,7 @@ static inline void interp_way(interp *in, int64_t step, int microbatch, int piec
       interp_node(in, i, interp_tick(in, step, microbatch, piece));
 }
 
-/* What runs once a step: before the rest of it, to make the gradients whole, to update. */
+/* Parts that run once a step: before the passes, to complete the gradients, and to update. */
 typedef enum interp_part { INTERP_BEFORE, INTERP_WHOLE, INTERP_UPDATE } interp_part;
 
 static inline void interp_once(interp *in, int64_t step, interp_part part) {
@@ -197,7 +197,7 @@ static inline void interp_once(interp *in, int64_t step, interp_part part) {
   }
 }
 
-/* Forward nodes alone: the mean loss of a step with the values as they are. */
+/* Runs only forward nodes and returns the mean loss of a step with the current values. */
 static inline double interp_forward(interp *in, int64_t step) {
   int M = in->g->options.microbatches;
   double sum = 0;
@@ -209,7 +209,7 @@ static inline double interp_forward(interp *in, int64_t step) {
   return sum / M;
 }
 
-/* Forward and backward of a step: gradients are complete, nothing is updated.
+/* Runs the forward and backward passes of a step: gradients are complete, nothing is updated.
  * Returns the mean loss over the microbatches, summed in order. */
 static inline double interp_backward(interp *in, int64_t step) {
   int M = in->g->options.microbatches;
@@ -224,7 +224,7 @@ static inline double interp_backward(interp *in, int64_t step) {
   return sum / M;
 }
 
-/* A whole step of training. */
+/* Runs a whole training step. */
 static inline double interp_step(interp *in, int64_t step) {
   double loss = interp_backward(in, step);
   interp_once(in, step, INTERP_UPDATE);

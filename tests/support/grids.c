@@ -42,7 +42,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
   l->norm[l->count++] = report->grad_norm;
 }
 
-/* Has some device only a part of a parameter? */
+/* Says whether any device has only a shard of a parameter. */
 static bool shares_parameters(const sl_lowered *lowered) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -182,7 +182,7 @@ static void finish(const grid_model *m, const grid *g, member *p) {
           grid_format(name, m, g), p->model.plan->regs[r].name);
 }
 
-/* Process 0 learns what another one did. */
+/* Copies another process's results to process 0. */
 static void import(member *to, const member *from) {
   void *bytes;
   size_t size = sl_runtime_export(from->rt, &bytes);

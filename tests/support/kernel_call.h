@@ -1,5 +1,4 @@
-/* Runs one row by hand: infers, allocates, prepares, calls. For tests and
- * benches. */
+/* Runs one op directly: infers, allocates, prepares, calls. For tests and benches. */
 #ifndef SLUICE_TESTS_KERNEL_CALL_H
 #define SLUICE_TESTS_KERNEL_CALL_H
 
@@ -84,7 +83,7 @@ static inline sl_call kernel_call(const kernel *k, struct sl_team *team) {
                    .state = k->state, .team = team, .tick = k->tick};
 }
 
-/* Infers the outputs and allocates everything; the inputs are uninitialised. */
+/* Infers the outputs and allocates everything; the inputs are uninitialized. */
 static inline kernel kernel_create(const sl_op *op, sl_attrs attrs, int nin, const sl_type *in,
                                    int nout) {
   kernel k = {.op = op, .attrs = attrs, .nin = nin, .nout = nout};

@@ -1,5 +1,5 @@
-/* The vector instructions a kernel uses are chosen once in a process, so a test of all
- * levels has a process for each. */
+/* Tests of all vector levels. A process chooses its instructions once, so each level needs a
+ * process of its own. */
 #ifndef SLUICE_TESTS_KERNEL_LEVELS_H
 #define SLUICE_TESTS_KERNEL_LEVELS_H
 
@@ -11,7 +11,7 @@
 #include "kernels/cpu/chunk.h"
 #include "tests/support/test.h"
 
-/* The chunk functions of each; a processor has those up to sli_cpu_level(). */
+/* Chunk functions of each level; a processor supports those up to sli_cpu_level(). */
 static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
                                                &sli_cpu_level4};
 

@@ -8,9 +8,9 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-/* One send under way. */
+/* A send in progress: one wire message (parcel). */
 typedef struct parcel {
-  struct parcel *next, *older; /* on the receiver's list, on the sender's of all */
+  struct parcel *next, *older; /* links of the receiver's list, and of the sender's list of all */
   char message[SL_MESSAGE_BYTES];
   const void *data;
   size_t bytes;
@@ -30,7 +30,7 @@ typedef struct process {
   parcel *first, **last;
   sl_peers peers;
   size_t sent[MOST_PROCESSES];
-  parcel *newest; /* an abort leaves some that nobody takes */
+  parcel *newest; /* aborted sends that nobody receives stay here */
 } process;
 
 struct loopback {
@@ -46,7 +46,7 @@ static void wake(void *ctx) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* All calls but wake() are one thread's. */
+/* Checks that one thread makes all calls except wake(). */
 static process *of_carrier(void *ctx) {
   process *p = ctx;
   if (!p->has_carrier) p->carrier = pthread_self();

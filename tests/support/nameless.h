@@ -1,4 +1,4 @@
-/* The file without a name that this process has on disk, if there is one only. */
+/* Access to the unnamed file that this process has on disk, if there is exactly one. */
 #ifndef SLUICE_TESTS_NAMELESS_H
 #define SLUICE_TESTS_NAMELESS_H
 
@@ -16,7 +16,7 @@ static inline int nameless_number(void) {
   return fd;
 }
 
-/* Puts another one in its place, which does not do what it is asked to: /dev/full, /dev/null,
+/* Replaces it by a file whose operations fail or do nothing: /dev/full, /dev/null,
  * /proc/self/mem. */
 static inline void nameless_replace(const char *other) {
   int fd = open(other, O_RDWR | O_CLOEXEC);

@@ -27,7 +27,7 @@ static void choose_path(void) {
 static int32_t add_queue(sl_plan *plan, const char *kind, int device, const sl_queue_ops *ops) {
   sl_queue q = {.name = sl_plan_format(plan, "%s@%d", kind, device), .device = device, .ops = ops,
                 .run_ahead = ops == &sl_queue_delay ? MICROBATCHES : 1};
-  q.class_order[SL_CLASS_F] = 1; /* backward goes first */
+  q.class_order[SL_CLASS_F] = 1; /* backward passes go first */
   return sl_plan_add_queue(plan, q);
 }
 
@@ -49,7 +49,7 @@ static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t que
       .nout = nout, .out = out, .source = !nin, .seconds = ms * 1e-3});
 }
 
-/* load -> F0 -> send -> F1 ... F3 -> B3 -> B2 ... B0 -> update -> F0. */
+/* Makes the plan load -> F0 -> send -> F1 ... F3 -> B3 -> B2 ... B0 -> update -> F0. */
 static sl_plan *make_plan(const pipeline *p) {
   sl_plan *plan = sl_plan_create(MICROBATCHES, 1);
   int32_t each = sl_plan_map_each(plan), span = sl_plan_map_span(plan, MICROBATCHES),
@@ -109,7 +109,7 @@ double planted_run(const pipeline *p, sl_clock clock) {
   return figures.step_seconds;
 }
 
-/* ---- what actortrace says -------------------------------------------------------------- */
+/* ---- output of actortrace -------------------------------------------------------------- */
 
 char *planted_ask(const char *command) {
   const char *build = getenv("SLUICE_BUILD");
@@ -149,7 +149,7 @@ void planted_check_sums(double *credit_ns) {
   free(text);
 }
 
-/* "12.3 ms ...", in seconds */
+/* Parses the saving at the start of a line, "12.3 ms ...", in seconds. */
 static double promised_saving(const char *line) {
   double value;
   char unit[8];

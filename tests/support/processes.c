@@ -14,7 +14,7 @@
 #include "tests/support/test.h"
 
 typedef struct child {
-  pid_t pid; /* 0: has ended */
+  pid_t pid; /* 0: it has ended */
   int up, down;
   bool said;
   process_blob blob;
@@ -49,7 +49,7 @@ static bool write_blob(int fd, const void *data, size_t bytes) {
   return write_all(fd, &bytes, sizeof bytes) && write_all(fd, data, bytes);
 }
 
-/* ---- in the process ------------------------------------------------------------------ */
+/* ---- in a child process -------------------------------------------------------------- */
 
 static void read_blobs(process *p, process_blob *all) {
   for (int i = 0; i < p->n; i++)
@@ -70,7 +70,7 @@ void process_meet(process *p, void (*meanwhile)(void *arg), void *arg) {
   for (int i = 0; i < p->n; i++) free(all[i].data);
 }
 
-/* ---- in who started them ------------------------------------------------------------- */
+/* ---- in the parent ------------------------------------------------------------------- */
 
 static void start(child *children, int i, int n, void *shared, void (*main)(process *p)) {
   int up[2], down[2];
@@ -101,7 +101,7 @@ static bool reap(child *c) {
   return false;
 }
 
-/* Once all that live have said something: everybody gets everything. */
+/* Sends all data to all processes, once every live one has sent its own. */
 static void answer(child *children, int n) {
   for (int i = 0; i < n; i++)
     if (children[i].pid && !children[i].said) return;

@@ -1,5 +1,5 @@
-/* Several processes that run the same function, with somebody who carries data
- * between them: what a launcher and a control plane are for in earnest. */
+/* Several processes that run the same function, and a parent that passes data between them. It
+ * replaces a launcher and a control plane in tests. */
 #ifndef SLUICE_TESTS_PROCESSES_H
 #define SLUICE_TESTS_PROCESSES_H
 
@@ -10,29 +10,28 @@ enum { PROCESSES_MOST = 8, PROCESSES_SHARED_BYTES = 4096, PROCESS_ENDPOINT_CHARS
 
 typedef struct process {
   int self, n;
-  void *shared; /* PROCESSES_SHARED_BYTES seen by all, zero at first */
-  int up, down; /* pipes to and from who started it */
+  void *shared; /* PROCESSES_SHARED_BYTES of shared memory, zero at first */
+  int up, down; /* pipes to and from the parent */
 } process;
 
 typedef struct process_blob {
-  void *data; /* free() it */
+  void *data; /* freed with free() */
   size_t bytes;
 } process_blob;
 
-/* Runs `main` in n processes and waits for all. True if each returned, or was
- * killed by SIGKILL. They are reaped as soon as they end. */
+/* Runs `main` in n processes and waits for all. True: each returned, or was killed by SIGKILL.
+ * Processes are reaped as soon as they end. */
 bool processes_run(int n, void (*main)(process *p));
 
-/* Blocks until all that still live have called it; gives everybody everybody's
- * data, none for the dead. */
+/* Blocks until all live processes have called it, and gives each the data of all; dead processes
+ * have none. */
 void process_exchange(process *p, const void *data, size_t bytes, process_blob *all);
 
-/* Blocks until all that still live have called it, calling meanwhile(arg) again and
- * again. */
+/* Blocks until all live processes have called it, calling meanwhile(arg) repeatedly. */
 void process_meet(process *p, void (*meanwhile)(void *arg), void *arg);
 
-/* A port of this host, for processes to meet at: bound, and not listened at, so it stays ours until the
- * socket that is returned is closed. */
+/* Reserves a port of this host as a meeting point. It is bound and not listened on, so it stays
+ * reserved until the returned socket is closed. */
 int process_port(char endpoint[PROCESS_ENDPOINT_CHARS]);
 
 #endif

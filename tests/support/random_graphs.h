@@ -1,6 +1,6 @@
-/* Random graphs over all rows that a model can be made of: one case for each, which makes another
- * tensor [rows, positions, C] of what there is. A row of ops.def that promises something of parts
- * (sl_op.pieces, signatures) and has no case fails every test that draws such graphs. */
+/* Random graphs over all ops that a model can use. Each op has a case, which makes another
+ * tensor [rows, positions, C] from those there are. If an op of ops.def that declares sharding
+ * or pieces (sl_op.pieces, signatures) has no case, every test that draws such graphs fails. */
 #ifndef SLUICE_TESTS_RANDOM_GRAPHS_H
 #define SLUICE_TESTS_RANDOM_GRAPHS_H
 
@@ -17,7 +17,7 @@ typedef struct making {
   int64_t rows, positions;
   int nparams, count;
   sl_tensor *ids; /* i32 [rows, positions] */
-  sl_tensor *tensors[GRAPH_TENSORS]; /* f32 [rows, positions, C], C of any width */
+  sl_tensor *tensors[GRAPH_TENSORS]; /* f32 [rows, positions, C], with any width C */
 } making;
 
 static inline int chance(int n) { return (int)(random_bits() % (uint64_t)n); }
@@ -36,13 +36,13 @@ static inline sl_tensor *dense(making *m, sl_tensor *x, int64_t out) {
                    : sl_linear_transposed(m->g, x, param2(m, in, out), bias);
 }
 
-/* Another tensor, as wide as x. */
+/* Makes another tensor, as wide as x. */
 static inline sl_tensor *another(making *m, sl_tensor *x) {
   sl_tensor *y = m->tensors[chance(m->count)];
   return sl_dim(y, -1) == sl_dim(x, -1) ? y : dense(m, y, sl_dim(x, -1));
 }
 
-/* Numbers that are not far from 1, and above 0. */
+/* Makes positive values near 1. */
 static inline sl_tensor *positive(making *m, sl_tensor *x) {
   return sl_add_constant(m->g, sl_scale(m->g, sl_tanh(m->g, x), 0.5f), 1);
 }
@@ -61,7 +61,7 @@ static inline sl_tensor *ids3_of(making *m) {
   return sl_reshape(m->g, m->ids, m->rows, m->positions, 1);
 }
 
-/* i32 constants in [0, below), one for each of n positions of a dim. */
+/* Makes i32 constants in [0, below), one for each of n positions of a dim. */
 static inline sl_tensor *numbers(making *m, int64_t below, int64_t n, int dim) {
   sl_type type = SL_TYPE(SL_I32, 1, 1, 1);
   type.dim[dim] = n;
@@ -72,12 +72,12 @@ static inline sl_tensor *numbers(making *m, int64_t below, int64_t n, int dim) {
 
 /* ---- cases ----------------------------------------------------------------------- */
 
-/* What a case mixes: then it is not drawn where that is shared out or cut. */
+/* Dimensions that a case mixes: it is not drawn for graphs that are sharded or cut there. */
 enum { MIXES_POSITIONS = 1, MIXES_ROWS = 2 };
 
 typedef sl_tensor *growing(making *m, sl_tensor *x);
 typedef struct graph_case {
-  const sl_op *op; /* that it makes a call of */
+  const sl_op *op; /* the op that the case calls */
   int mixes;
   growing *grow;
 } graph_case;
@@ -162,7 +162,7 @@ static inline sl_tensor *attend(making *m, sl_tensor *x, bool packed) {
   return sl_attention(m->g, q, k, dense(m, x, kv * D), heads, kv);
 }
 
-/* By the map of the expert that the token's id names; none is dropped. */
+/* Applies the map of the expert given by the token's id; no token is dropped. */
 static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
   const sl_attrs all = {.count = GRAPH_VOCAB, .value = GRAPH_VOCAB};
   sl_tensor *weights = sl_sigmoid(m->g, dense(m, x, 1)); /* [B, T, 1] */
@@ -172,13 +172,13 @@ static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
   return sl_combine(m->g, sl_tanh(m->g, sl_grouped_linear(m->g, x, ids, w)), weights);
 }
 
-/* Of any width, 1 too. */
+/* Takes a mean over any width, also 1. */
 static inline sl_tensor *by_mean(making *m, sl_tensor *x) {
   sl_tensor *mean = sl_mean(m->g, x, SL_DIM(2), true);
   return sl_op2_at(SL_HERE, m->g, &sl_op_mul_broadcast, NULL, mean, another(m, x));
 }
 
-/* Attention within documents, with a window or without, and where each stands in its own. */
+/* Adds attention within documents, with or without a window, and positions within documents. */
 static inline sl_tensor *by_document(making *m, sl_tensor *x) {
   sl_tensor *at, *ids = sl_documents(m->g, m->ids, 2, &at);
   const sl_attrs attrs = {.heads = 2, .window = chance(4)};
@@ -194,7 +194,7 @@ static inline sl_tensor *pick(making *m, sl_tensor *x, const sl_op *by) {
   return sl_where(m->g, sl_op2_at(SL_HERE, m->g, by, NULL, x, y), y, sl_scale(m->g, x, 0.5f));
 }
 
-/* Attention by hand, to all positions. */
+/* Adds attention to all positions, built from basic ops. */
 static inline sl_tensor *look_around(making *m, sl_tensor *x) {
   sl_tensor *at[3];
   for (int i = 0; i < 3; i++) at[i] = sl_transpose(m->g, heads_of(m, dense(m, x, 8), 2), 1, 2);
@@ -209,7 +209,7 @@ static inline sl_tensor *halves(making *m, sl_tensor *x) {
   return sl_mul(m->g, of[1], sl_sigmoid(m->g, of[0]));
 }
 
-/* The numbers of the wider of two that stand where the other's largest do. */
+/* Gathers the values of the wider of two tensors at the positions of the other's largest values. */
 static inline sl_tensor *best(making *m, sl_tensor *x) {
   sl_tensor *places, *y = m->tensors[chance(m->count)];
   bool narrower = sl_dim(y, -1) < sl_dim(x, -1);
@@ -241,7 +241,7 @@ static inline sl_tensor *bag(making *m, sl_tensor *x, bool mean) {
   return sl_add(m->g, x, sl_embedding_bag(m->g, two, table, weights, &of));
 }
 
-/* As sequences of channels. */
+/* Treats the tensor as sequences of channels. */
 static inline sl_tensor *turned(making *m, sl_tensor *x, const sl_op *op) {
   static const sl_window three = {.size = {0, 3}, .stride = {0, 1}, .pad = {0, 1}};
   static const sl_window padded = {.pad = {0, 1}};
@@ -274,7 +274,7 @@ static const graph_case graph_cases[] = {
 #undef CASE
 };
 
-/* What the loss of a graph may be. */
+/* Losses that a graph may have. */
 static const sl_op *const graph_losses[] = {&sl_op_cross_entropy, &sl_op_mse, &sl_op_mean,
                                             &sl_op_weighted_cross_entropy, &sl_op_target_weight};
 
@@ -291,7 +291,7 @@ static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *tar
   }
 }
 
-/* The next tensor, by a case that mixes nothing of `forbidden`. */
+/* Adds the next tensor, by a case that mixes nothing in `forbidden`. */
 static inline void grow(making *m, int forbidden) {
   const graph_case *c;
   do c = &graph_cases[chance((int)SLI_COUNT(graph_cases))]; while (c->mixes & forbidden);
@@ -303,7 +303,7 @@ static inline void grow(making *m, int forbidden) {
   m->tensors[m->count++] = t;
 }
 
-/* The same numbers for a microbatch whatever piece of them is asked for. */
+/* Fills a microbatch's data, which does not depend on the piece that is requested. */
 static inline void graph_numbers(void *ctx, const sl_tick *tick, void *const *out) {
   const making *m = ctx;
   uint64_t keep = random_state;
@@ -319,8 +319,8 @@ static inline void graph_numbers(void *ctx, const sl_tick *tick, void *const *ou
   random_state = keep;
 }
 
-/* The same graph for the same seed, whatever the number of pieces. Outputs nobody reads are added up
- * in front of the loss, so that every parameter is trained. */
+/* Makes a graph that depends only on the seed, not on the number of pieces. Unread outputs are
+ * added to the input of the loss, so that every parameter is trained. */
 static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, making *m) {
   seed_random(seed);
   *m = (making){.g = sl_graph_create(&(sl_graph_options){.microbatches = GRAPH_MICROBATCHES,
@@ -351,7 +351,7 @@ static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, m
   return m->g;
 }
 
-/* ---- all rows ---------------------------------------------------------------------- */
+/* ---- all ops ----------------------------------------------------------------------- */
 
 static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
   for (int r = 0; r < SL_GRAD_RULES && of->grad[r].nof; r++)
@@ -359,7 +359,7 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
   return false;
 }
 
-/* Does another row bring it along: on the way back, for pieces, for shares? */
+/* Says whether lowering adds this op by itself: for backward passes, pieces or shards. */
 static inline bool comes_along(const sl_op *op) {
   static const sl_op *const shares[] = {&sl_op_share, &sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
                                         &sl_op_cross_entropy_join, &sl_op_weighted_cross_entropy_part,

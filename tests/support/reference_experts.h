@@ -1,4 +1,4 @@
-/* What the rows of mixtures of experts compute: plainly, in double precision. */
+/* References of the ops of mixtures of experts, in double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_EXPERTS_H
 #define SLUICE_TESTS_REFERENCE_EXPERTS_H
 
@@ -31,7 +31,7 @@ static inline void ref_combine(const sl_attrs *attrs, const sl_type *type, doubl
     }
 }
 
-/* By counting those that come before. */
+/* Counts the tokens that come before. */
 static inline void ref_expert_limit(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                     double *const *out) {
   int64_t n = sl_type_elements(&type[0]);

@@ -1,4 +1,4 @@
-/* Files of figures that a script under tests/reference has written. */
+/* Files of reference values written by a script in tests/reference. */
 #ifndef SLUICE_TESTS_REFERENCE_FILE_H
 #define SLUICE_TESTS_REFERENCE_FILE_H
 
@@ -7,8 +7,8 @@
 
 #include "tests/support/test.h"
 
-/* Calls `check` with each line that does not begin with '#'; returns how many there are. The line
- * is the callee's to write to. */
+/* Calls `check` with each line that does not begin with '#', and returns their number. The
+ * callee may modify the line. */
 static inline int reference_lines(const char *path, void (*check)(char *line)) {
   FILE *file = fopen(path, "r");
   CHECK(file, "%s is there", path);

@@ -1,18 +1,18 @@
-/* What the rows of images compute, written down plainly in double precision. */
+/* References of the image ops, in double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_IMAGES_H
 #define SLUICE_TESTS_REFERENCE_IMAGES_H
 
 #include "ops/layout.h"
 #include "tests/support/reference_kernels.h"
 
-/* Number (c, h, w) of one image with `channels` channels, 0 beyond the edges. */
+/* Returns value (c, h, w) of an image with `channels` channels, 0 beyond the edges. */
 static inline double ref_pixel(const sli_window *w, const double *x, int64_t plane, int64_t i,
                                int64_t j) {
   bool inside = i >= 0 && i < w->in[0] && j >= 0 && j < w->in[1];
   return inside ? x[(plane * w->in[0] + i) * w->in[1] + j] : 0;
 }
 
-/* One number of a convolution; o counts through all groups. */
+/* Returns one value of a convolution; o counts through all groups. */
 static inline double ref_conv_at(const sli_window *w, const double *x, const double *kernel,
                                  int64_t n, int64_t o, int64_t outputs, const int64_t *at) {
   int64_t channels = w->channels / w->groups, first = o / (outputs / w->groups) * channels;

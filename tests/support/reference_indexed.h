@@ -1,5 +1,5 @@
-/* What the rows compute that index, repeat and count, and those of constants, group norm and bags:
- * plainly, in double precision. */
+/* References of ops that index, repeat and count, and of constants, group norm and bags, in
+ * double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_INDEXED_H
 #define SLUICE_TESTS_REFERENCE_INDEXED_H
 
@@ -9,7 +9,8 @@ static inline int ref_axis(const sl_attrs *attrs, const sl_type *x) {
   return attrs->axes ? __builtin_ctz(attrs->axes) : x->ndim - 1;
 }
 
-/* The place in `to` of element e of `from`, whose position along `axis` becomes `at`. */
+/* Returns the index in `to` of element e of `from`, with its position along `axis` replaced by
+ * `at`. */
 static inline int64_t ref_moved(const sl_type *from, const sl_type *to, int axis, int64_t e,
                                 int64_t at) {
   int64_t place = 0, step = 1;
@@ -20,7 +21,7 @@ static inline int64_t ref_moved(const sl_type *from, const sl_type *to, int axis
   return place;
 }
 
-/* What index says of element e of an array of type `y`. */
+/* Returns the index value for element e of an array of type `y`. */
 static inline int64_t ref_index(const sl_type *y, const sl_type *index, const double *in, int axis,
                                 int64_t e) {
   int64_t inner = 1;
@@ -49,7 +50,7 @@ static inline void ref_scatter_add(const sl_attrs *attrs, const sl_type *type, d
   }
 }
 
-/* By counting those that come before. */
+/* Counts the elements that come before. */
 static inline void ref_top_k(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
   int axis = ref_axis(attrs, &type[0]);

@@ -1,6 +1,5 @@
-/* What the rows compute, written down plainly in double precision: no tiles, no
- * vectors, no running sums. A reference gets its inputs as doubles (ids too) and
- * writes all outputs. */
+/* References of the ops, in double precision: no tiles, no vectors, no running sums. A reference
+ * gets its inputs as doubles (ids too) and writes all outputs. */
 #ifndef SLUICE_TESTS_REFERENCE_KERNELS_H
 #define SLUICE_TESTS_REFERENCE_KERNELS_H
 
@@ -40,7 +39,7 @@ static inline void ref_linear(const sl_attrs *attrs, const sl_type *type, double
 
 /* ---- random numbers -------------------------------------------------------------- */
 
-/* Of a call on the whole at the first tick, with no key and no seed of its own. */
+/* Computes dropout of an unsharded call at the first tick, without a key or seed of its own. */
 static inline void ref_dropout(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                double *const *out) {
   uint64_t key = sli_hash_word(sli_hash_word(SLI_HASH_SEED, 0), 0);
@@ -60,7 +59,7 @@ static inline void ref_reshape(const sl_attrs *attrs, const sl_type *type, doubl
   for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) out[0][i] = in[0][i];
 }
 
-/* Each element of x goes where its place in every dim says. */
+/* Moves each element of x by its position in every dim. */
 static inline void ref_permute(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                double *const *out) {
   int n = type[0].ndim;
@@ -72,7 +71,7 @@ static inline void ref_permute(const sl_attrs *attrs, const sl_type *type, doubl
   }
 }
 
-/* Of one range of one dim. */
+/* Copies one range of one dim. */
 static inline void ref_slice(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
   const sl_part *part = attrs->user;
@@ -84,7 +83,7 @@ static inline void ref_slice(const sl_attrs *attrs, const sl_type *type, double 
       out[0][o * count * inner + e] = in[0][(o * n + part->begin[0]) * inner + e];
 }
 
-/* Into parts of two and the rest. */
+/* Splits into parts of two and the rest. */
 static inline void ref_split(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
   int axis = __builtin_ctz(attrs->axes);
@@ -104,7 +103,7 @@ static inline void ref_sum(const sl_attrs *attrs, const sl_type *type, double *c
   }
 }
 
-/* As many inputs as there are pointers. */
+/* Concatenates as many inputs as there are pointers. */
 static inline void ref_concat(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
   int axis = __builtin_ctz(attrs->axes);
@@ -205,15 +204,15 @@ static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double
       }
 }
 
-/* Does query i see key j? ids [keys] of the sequence, or NULL. */
+/* Says whether query i attends to key j. ids: [keys] of the sequence, or NULL. */
 static inline bool ref_sees(const sl_attrs *attrs, const double *ids, int64_t i, int64_t j) {
   int64_t far = attrs->window ? attrs->window : INT64_MAX;
   bool near = attrs->full ? llabs(i - j) < far : j <= i && i - j < far;
   return near && (!ids || (ids[j] >= 0 && ids[j] == ids[i]));
 }
 
-/* One query's scores of the keys it sees become weights p[keys]; returns the log of their sum, and
- * 0 where there are none. */
+/* Turns a query's scores of visible keys into weights p[keys]. Returns the log of their sum; 0
+ * if there are none. */
 static inline double ref_weights(double *p, int64_t keys) {
   double top = -INFINITY, total = 0;
   for (int64_t j = 0; j < keys; j++) top = fmax(top, p[j]);
@@ -222,7 +221,7 @@ static inline double ref_weights(double *p, int64_t keys) {
   return total > 0 ? top + log(total) : 0;
 }
 
-/* q rows are q_row apart, k and v rows kv_row. */
+/* Computes attention; q rows are q_row apart, k and v rows kv_row. */
 static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, int64_t heads,
                               int64_t kv_heads, int64_t D, const double *q, const double *k,
                               const double *v, const double *ids, int64_t q_row, int64_t kv_row,
@@ -251,7 +250,7 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
   free(p);
 }
 
-/* in[3], or packed in[1]: ids or NULL. */
+/* Computes attention; ids are in[3], or in[1] if inputs are packed, or NULL. */
 static inline void ref_attention(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                  double *const *out) {
   int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;

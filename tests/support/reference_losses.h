@@ -1,4 +1,4 @@
-/* Plain references, in doubles, of losses whose rows count more or less: as reference_math.h's. */
+/* References of losses with weighted rows, in double precision, like those of reference_math.h. */
 #ifndef SLUICE_TESTS_REFERENCE_LOSSES_H
 #define SLUICE_TESTS_REFERENCE_LOSSES_H
 

@@ -1,4 +1,4 @@
-/* What the rows of arithmetic compute, written down plainly in double precision. */
+/* References of the arithmetic ops, in double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_MATH_H
 #define SLUICE_TESTS_REFERENCE_MATH_H
 
@@ -30,7 +30,7 @@ REF_UNARY(add_constant, x + c)
 
 typedef double ref_three(double a, double b, double c);
 
-/* Where position `at` of dims dim[ndim] lies in an array that broadcasts there. */
+/* Returns the index of position `at` of dims dim[ndim] in an array that broadcasts there. */
 static inline int64_t ref_place(const sl_type *type, int ndim, const int64_t *dim, int64_t at) {
   int64_t place = 0, step = 1;
   for (int d = ndim - 1; d >= ndim - type->ndim; at /= dim[d--]) {
@@ -113,7 +113,8 @@ static inline void ref_matmul(const sl_attrs *attrs, const sl_type *type, double
 
 /* ---- along dims -------------------------------------------------------------------- */
 
-/* Which output element x's element `e` goes to, and *along, which it is of those. */
+/* Returns the output element that x's element `e` belongs to, and its index among those in
+ * *along. */
 static inline int64_t ref_goes_to(const sl_type *x, uint32_t axes, int64_t e, int64_t *along) {
   int64_t to = 0, step = 1, step_along = 1;
   *along = 0;

@@ -15,7 +15,7 @@ static const sl_model *find_model(const char *name) {
   return NULL;
 }
 
-/* Stages of a run: the schedule's chunks unless the options say otherwise. */
+/* Returns the number of stages of a run: the schedule's chunks unless the options say otherwise. */
 static int count_stages(const sl_lower_options *o) {
   const char *name = o->schedule ? o->schedule : "1f1b";
   bool open = !strcmp(name, "auto");
@@ -51,8 +51,8 @@ void pipeline_init(lowered_model *x, int m, int k, const sl_lower_options *optio
 
 /* ---- durations by stage ---------------------------------------------------------- */
 
-/* Ops of chunk s are called chunk.s/linear.1, and their gradients
- * chunk.s/linear.1:linear_x and :linear_w. The first linear stands for all. */
+/* Returns an op's seconds. Ops of chunk s are named chunk.s/linear.1, and their gradients
+ * chunk.s/linear.1:linear_x and :linear_w. The first linear represents all. */
 double stage_op_seconds(void *ctx, const char *op) {
   const stage_seconds *seconds = ctx;
   int stage, length = 0;
@@ -177,10 +177,10 @@ timetable measure(const sl_plan *plan, uint64_t jitter_seed, uint64_t jitter_ns,
 
 /* ---- replaying ------------------------------------------------------------------------- */
 
-/* Ends of passes so far, by class, stage and number; and where stages lie. */
+/* Ends of passes so far, by class, stage and number; and the devices of stages. */
 typedef struct known {
   int stages, numbers;
-  double *end;   /* [3][stages][numbers], negative: not yet */
+  double *end;   /* [3][stages][numbers], negative: not known yet */
   double *length;
   int *device;   /* [stages] */
   double comm;
@@ -212,15 +212,15 @@ static known known_new(const timetable *t, double comm) {
   return k;
 }
 
-/* When the result of a pass is there for a stage, or negative. A stage that is
- * not there gives its results at once. */
+/* Returns when a pass's result arrives at a stage, or negative if unknown. Stages that do not
+ * exist provide their results at once. */
 static double arrival(const known *k, char cls, int stage, int number, int to) {
   if (stage < 0 || stage >= k->stages) return 0;
   double end = k->end[index_of(k, cls, stage, number)];
   return end < 0 || k->device[stage] == k->device[to] ? end : end + k->comm;
 }
 
-/* When a pass can start as far as its inputs go, or negative. */
+/* Returns when a pass's inputs allow it to start, or negative if unknown. */
 static double inputs_at(const known *k, const pass *x) {
   if (x->cls == 'F') return arrival(k, 'F', x->stage - 1, x->number, x->stage);
   if (x->cls == 'W') return arrival(k, 'B', x->stage, x->number, x->stage);
@@ -279,7 +279,7 @@ timetable gpipe_order(int p, int m) {
   return t;
 }
 
-/* `warm` forwards, then pairs of a forward and a backward, then backwards. */
+/* Appends `warm` forwards, then pairs of a forward and a backward, then backwards. */
 static void put_warm_steady_cool(timetable *t, int d, int m, int warm) {
   warm = SLI_MIN(warm, m);
   for (int i = 0; i < warm; i++) put(t, d, 'F', d, i);
@@ -302,7 +302,7 @@ timetable eager_order(int p, int m) {
   return t;
 }
 
-/* The i-th of a device's forwards, or of its backwards. */
+/* Appends the i-th of a device's forwards, or of its backwards. */
 static void put_virtual(timetable *t, int d, int v, char cls, int i) {
   int p = t->p, chunk = i / p % v, number = i / (p * v) * p + i % p;
   if (cls == 'B') chunk = v - 1 - chunk;

@@ -1,9 +1,9 @@
-/* The random cases of a test. Each follows from its seed; the seeds of a run are printed, so that
- * a case that failed can be run by itself:
+/* Random cases of a test. Each follows from its seed. The seeds of a run are printed, so that a
+ * failed case can be repeated alone:
  *
  *   test_FOLDER_NAME [SEED [COUNT]]
  *
- * SLUICE_SEEDS=N in the environment makes it N times as many (tools/test --long). */
+ * SLUICE_SEEDS=N in the environment runs N times as many (tools/test --long). */
 #ifndef SLUICE_TESTS_SEEDS_H
 #define SLUICE_TESTS_SEEDS_H
 
@@ -15,15 +15,15 @@ typedef struct seeds {
   uint64_t first, end; /* [first, end) */
 } seeds;
 
-/* How many times as many cases as usual. */
+/* Returns the factor of the number of cases. */
 static inline uint64_t seeds_times(void) {
   const char *text = getenv("SLUICE_SEEDS");
   uint64_t times = text ? strtoull(text, NULL, 10) : 1;
   return times ? times : 1;
 }
 
-/* `usual` cases from `first` on, if the command line does not say otherwise; one, if it names a
- * seed alone. */
+/* Returns `usual` cases from `first` on, or those that the command line names: one, if it has
+ * only a seed. */
 static inline seeds seeds_of(int argc, char **argv, uint64_t first, uint64_t usual) {
   seeds s = {argc > 1 ? strtoull(argv[1], NULL, 0) : first, 0};
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : usual * seeds_times();

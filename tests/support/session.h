@@ -1,4 +1,4 @@
-/* A session of a small shipped model, and what it answers. */
+/* A session of a small shipped model, and its answers. */
 #ifndef SLUICE_TESTS_SESSION_H
 #define SLUICE_TESTS_SESSION_H
 
@@ -15,17 +15,17 @@ typedef struct served {
   const sl_model *model;
   sl_args *args;
   sl_session *session;
-  sl_dtype dtype; /* of weights; */
-  sl_dtype kv;    /* of keys and values */
+  sl_dtype dtype; /* type of the weights */
+  sl_dtype kv;    /* type of the KV cache */
 } served;
 
-/* All values that the text's seed gives. */
+/* Fills in the values that the text's seed gives. */
 static inline sl_status served_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   (void)ctx;
   return sl_params_init(lowered, rt, 7);
 }
 
-/* `words`: options of the model as on a command line. */
+/* Makes the model; `words` are its options as on a command line. */
 static inline void served_model(served *s, const char *model, char *const *words) {
   const sl_model *const *m = sli_models;
   while (*m && strcmp((*m)->name, model)) m++;

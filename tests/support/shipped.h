@@ -1,4 +1,4 @@
-/* A shipped model's graph, as far as the passes that share it out see it. */
+/* A shipped model's graph, as sharding passes see it. */
 #ifndef SLUICE_TESTS_SHIPPED_H
 #define SLUICE_TESTS_SHIPPED_H
 
@@ -16,13 +16,13 @@ static inline void shipped_feed(void *ctx, const sl_tick *tick, int32_t *tokens,
   memset(tokens, 0, (size_t)count * sizeof *tokens);
 }
 
-/* A small text in the reference folder; the caller's to free(). */
+/* Returns the path of a small text in the reference folder; the caller frees it. */
 static inline char *shipped_text(void) {
   const char *source = getenv("SLUICE_SOURCE");
   return sli_format("%s/tests/reference/text.txt", source ? source : ".");
 }
 
-/* `words`: options as on a command line, "--data" excepted. */
+/* Makes the graph; `words` are options as on a command line, without "--data". */
 static inline sl_graph *shipped_graph(const char *model, char *const *words, int microbatches,
                                       int pieces) {
   const sl_model *const *m = sli_models;

@@ -1,12 +1,11 @@
-/* Tests are plain programs: main() checks claims and returns 0. */
+/* Support for tests, which are plain programs: main() checks claims and returns 0. */
 #ifndef SLUICE_TESTS_TEST_H
 #define SLUICE_TESTS_TEST_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* If the condition does not hold: prints where, and the claim that failed, and
- * ends the test. */
+/* Ends the test if the condition does not hold, and prints the place and the failed claim. */
 #define CHECK(condition, ...)                                                  \
   do {                                                                         \
     if (!(condition)) {                                                        \

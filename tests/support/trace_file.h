@@ -1,4 +1,4 @@
-/* Traces that tests have changed. */
+/* Traces modified by tests. */
 #ifndef SLUICE_TESTS_TRACE_FILE_H
 #define SLUICE_TESTS_TRACE_FILE_H
 
@@ -10,7 +10,8 @@
 
 enum { TRACE_HEAD_BYTES = 64 };
 
-/* Makes the sections' hashes and the head's checksum those of their bytes again: damage that they cannot see. */
+/* Recomputes the sections' hashes and the head's checksum, so that they do not reveal a
+ * modification. */
 static inline void trace_rehash(unsigned char *bytes, size_t count) {
   uint32_t sections, section_bytes, none = 0;
   memcpy(&sections, bytes + 16, 4);

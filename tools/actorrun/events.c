@@ -1,6 +1,6 @@
-/* A file of events is a row of records: length, checksum of the length, data, checksum of the data,
- * with checksums of CRC-32C turned and shifted as TFRecord has it. The data is one message of protocol
- * buffers, of which these fields are needed:
+/* Writer of event files. A file is a sequence of records: length, checksum of the length, data,
+ * checksum of the data. Checksums are CRC-32C, rotated and offset as in TFRecord. The data is one
+ * protobuf message, of which these fields are needed:
  *
  *     Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary (Summary)
  *     Summary: 1 value (Value)    Value: 1 tag (string), 2 simple_value (float) */

@@ -1,9 +1,8 @@
 /* actortrace perfetto: a trace of TrackEvents, for ui.perfetto.dev.
  *
- * The format is protobuf: a file is a row of packets, each a field of number 1
- * with its length before it. An encoder for the few messages needed is shorter
- * than any library: a field is a key (number * 8 + wire type) and a number or,
- * with its length, some bytes.
+ * The format is protobuf: a file is a sequence of packets, each a length-prefixed field of number
+ * 1. An encoder for the few messages needed is shorter than any library. A field is a key (number
+ * * 8 + wire type), followed by a number, or by a length and some bytes.
  *
  *     TracePacket         8 timestamp (ns), 10 trusted_packet_sequence_id,
  *                         11 track_event, 60 track_descriptor, 13 sequence_flags
@@ -15,9 +14,8 @@
  *                         4 debug_annotations
  *     DebugAnnotation     10 name, 4 int_value, 6 string_value
  *
- * A device is a track, its queues are tracks below it, and so are the counters
- * of bytes and slots in use. Firings of a link overlap: each lane of them is a
- * track of its own. */
+ * A device is a track. Its queues, and the counters of bytes and slots in use, are tracks below it.
+ * Firings of a link overlap: each lane of them is a track of its own. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
