@@ -1,12 +1,11 @@
-/* Attention by tiles, never holding more than a tile of scores, after Dao, arXiv
- * 2307.08691.
+/* Attention by tiles, never holding more than a tile of scores, after Dao, arXiv 2307.08691.
  *
- * A block has a tile of queries of one head and goes through the tiles of keys and values up
- * to its last query: scores S = Q K^T come out of the tensor cores in registers, the softmax
- * runs on them in place (Milakov & Gimelshein, arXiv 1805.02867; a row lies in four lanes),
- * and they go back in as the left operand of O += P V. Powers are taken of 2, so scores are
- * scaled by log2 e besides. Only tiles that an edge of what is in sight crosses are masked, and a
- * warp leaves out those that none of its queries sees. */
+ * A block has a tile of queries of one head and goes through the tiles of keys and values up to its
+ * last query. The scores S = Q K^T come from the tensor cores in registers. The softmax runs on
+ * them in place (Milakov & Gimelshein, arXiv 1805.02867; a row is spread over four lanes). They are
+ * then the left operand of O += P V. Powers are of base 2, so scores are also scaled by log2 e.
+ * Only tiles that an edge of the attention mask crosses are masked; a warp skips tiles that none of
+ * its queries attends to. */
 #include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 
@@ -14,18 +13,18 @@ namespace {
 
 using namespace sli;
 
-/* Sizes follow from what registers and shared memory hold; an A100 has 163 KiB of it. */
+/* Tile sizes, chosen to fit registers and shared memory; an A100 has 163 KiB of it. */
 template <typename T, int D> struct cut : tiling<T, D, 4, 1, 32> {};
 template <> struct cut<bf16, 64> : tiling<bf16, 64, 4, 2, 64> {};
 template <> struct cut<bf16, 128> : tiling<bf16, 128, 4, 2, 32> {};
 template <> struct cut<float, 256> : tiling<float, 256, 2, 1, 16> {};
 
-/* By warpgroups. */
+/* Tile sizes for warpgroups. */
 template <int D> struct group_cut;
 template <> struct group_cut<64> : group_tiling<64, 128, 3> {};
 template <> struct group_cut<128> : group_tiling<128, 64, 2> {};
 
-/* Over the four lanes that share a row. */
+/* Maximum over the four lanes that share a row. */
 __device__ inline float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(ALL, x, 1));
   return fmaxf(x, __shfl_xor_sync(ALL, x, 2));
@@ -36,13 +35,13 @@ __device__ inline float row_sum(float x) {
   return x + __shfl_xor_sync(ALL, x, 2);
 }
 
-/* What a band has found out so far; of its rows' two halves in this lane. */
+/* Running softmax of a band, for the two halves of its rows in this lane. */
 struct softmax {
-  float top[2], total[2]; /* the largest score, unscaled; the sum of this lane's columns */
+  float top[2], total[2]; /* largest score, unscaled; sum of this lane's columns */
 };
 
-/* Scores to probabilities relative to the new maximum, in powers of 2. Multiplies what earlier
- * ones gave with what they have become. */
+/* Turns scores into probabilities relative to the new maximum, in powers of 2, and rescales the
+ * earlier results. */
 template <int COLUMNS, int WIDTH>
 __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[WIDTH][4],
                               float scale) {
@@ -53,7 +52,7 @@ __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[
     for (int n = 0; n < COLUMNS; n++)
       m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
     m = row_max(m);
-    float shift = m == SLI_LOWEST ? 0 : m * scale; /* nothing seen so far: all scores are hidden */
+    float shift = m == SLI_LOWEST ? 0 : m * scale; /* no keys so far: all scores are hidden */
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
@@ -71,8 +70,8 @@ __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[
   }
 }
 
-/* The sums of a band, from row `band` of its warp on, become its rows of the output; a query that sees nothing
- * gets zeros. */
+/* Writes the output rows of a band that starts at row `band` of its warp. A query without keys gets
+ * zeros. */
 template <int WIDTH, typename T>
 __device__ inline void finish(const attention<T> &a, const query_tile &t, int band, const softmax &seen,
                               float (&o)[WIDTH][4], float scale) {
@@ -92,8 +91,8 @@ __device__ inline void finish(const attention<T> &a, const query_tile &t, int ba
                false, o);
 }
 
-/* What a band has found out in the calls before: its largest scores are in lse, the sums of each of the
- * four lanes that share a row in `seen`, what they gathered in out, not yet divided. */
+/* Visits a band's state between calls: the largest scores are in lse, the sums of each of the four
+ * lanes that share a row in `seen`, and the results, not yet divided, in out. */
 template <int WIDTH, typename F>
 __device__ inline void each_kept(const attention<float> &a, const query_tile &t, int band, softmax &seen,
                                  float (&o)[WIDTH][4], F f) {
@@ -116,7 +115,7 @@ __device__ inline void each_kept(const attention<float> &a, const query_tile &t,
   }
 }
 
-/* What a band has found out in the steps before is one key's, whose score is lse and whose value is out; it is
+/* Restores a band's state after earlier steps: they count as one key with score lse and value out,
  * in the sum of the first of the four lanes. */
 template <int WIDTH>
 __device__ inline void resume(const attention<float> &a, const query_tile &t, int band, softmax &seen,

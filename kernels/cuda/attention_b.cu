@@ -1,15 +1,15 @@
-/* The gradients of attention (see attention.cu).
+/* Backward pass of attention (see attention.cu).
  *
- * P comes back as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and
- * dS = P (dP - delta), scaled at the end as S was,
+ * P is recomputed as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and dS = P (dP -
+ * delta), scaled at the end as S was,
  *
  *   dV = P^T dO   dK = dS^T Q   dQ = dS K
  *
- * The first two are sums over queries and the last over keys, so there are two kernels:
- * one has a block for each tile of keys, which goes through the queries that see it (of
- * all query heads that share the key head, in order), the other one for each tile of
- * queries, which goes through the keys. Both make S and dP anew: seven products instead
- * of five, and nothing is ever added to by two blocks. */
+ * The first two are sums over queries, the last one over keys, so there are two kernels. One has a
+ * block per tile of keys, which goes through the queries that attend to it (of all query heads that
+ * share the KV head, in order). The other has a block per tile of queries, which goes through the
+ * keys. Both recompute S and dP: seven products instead of five, but no two blocks add to the same
+ * number. */
 #include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 
@@ -17,15 +17,15 @@ namespace {
 
 using namespace sli;
 
-/* Sizes follow from what registers and shared memory hold; an A100 has 163 KiB of it. */
+/* Tile sizes, chosen to fit registers and shared memory; an A100 has 163 KiB of it. */
 template <typename T, int D> struct cut : tiling<T, D, 4, 1, 32> {};
 template <> struct cut<bf16, 64> : tiling<bf16, 64, 4, 2, 32> {};
 template <> struct cut<float, 256> : tiling<float, 256, 2, 1, 16> {};
 
-/* By warpgroups. */
+/* Tile sizes for warpgroups. */
 template <int D> struct group_cut : group_tiling<D, 64, D == 64 ? 3 : 2> {};
 
-/* LANES a row of o, in packs of N. */
+/* Computes delta with LANES threads per row of o, in packs of N. */
 template <int LANES, int N, typename T> __global__ void dot_rows(attention<T> a) {
   int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
   int64_t h = row % a.heads, i = row / a.heads % a.queries, b = row / a.heads / a.queries;
@@ -43,9 +43,10 @@ template <int LANES, int N, typename T> __global__ void dot_rows(attention<T> a)
   if (there && threadIdx.x % LANES == 0) a.logs.delta[(b * a.heads + h) * a.logs.row + i] = total;
 }
 
-/* ---- of keys and values ------------------------------------------------ */
+/* ---- gradients of keys and values -------------------------------------- */
 
-/* Transposed scores, keys by queries, become P: each column's query has its lse in shared memory. */
+/* Turns transposed scores, keys by queries, into P. The lse of each column's query is in shared
+ * memory. */
 template <int COLUMNS>
 __device__ inline void powers_by_key(float (&s)[COLUMNS][4], float scale, const float *lse) {
 #pragma unroll
@@ -57,7 +58,7 @@ __device__ inline void powers_by_key(float (&s)[COLUMNS][4], float scale, const 
   }
 }
 
-/* dP becomes dS. */
+/* Turns dP into dS. */
 template <int COLUMNS>
 __device__ inline void gradients_by_key(float (&dp)[COLUMNS][4], const float (&p)[COLUMNS][4],
                                         const float *delta) {
@@ -70,8 +71,8 @@ __device__ inline void gradients_by_key(float (&dp)[COLUMNS][4], const float (&p
   }
 }
 
-/* A tile of keys that queries pass: those from `begin` on, a multiple of ROWS, and before `limit`
- * see of them. `first`: how far its first key is ahead of the first query. */
+/* Queries that pass a tile of keys: those that attend to it, from `begin`, a multiple of ROWS, to
+ * before `limit`. `first`: distance from the first query to the tile's first key. */
 struct seeing_queries {
   int first, begin, limit, behind, ahead;
   const int32_t *ids; /* of the sequence's queries */
@@ -88,14 +89,15 @@ __device__ inline seeing_queries see_queries(const attention<T> &a, int k0, int 
   return t;
 }
 
-/* Do the queries from i0 on see none of the warp's keys, KEYS from row `warp_row` of the tile on? */
+/* Returns true if the queries from i0 on attend to none of the warp's keys, KEYS from row
+ * `warp_row` of the tile on. */
 template <int KEYS, int ROWS>
 __device__ inline bool all_unseen(const seeing_queries &t, int warp_row, int i0) {
   int ahead = t.first + warp_row - i0;
   return ahead - t.ahead >= ROWS || ahead + t.behind + KEYS <= 0;
 }
 
-/* Takes out of the scores of a band of keys and the tile of queries from i0 on what is not seen. */
+/* Masks the scores of a band of keys and the tile of queries from i0 on. */
 template <int ROWS, bool IDS, int COLUMNS>
 __device__ inline void mask_queries(float (&s)[COLUMNS][4], const seeing_queries &t, int row0,
                                     int i0, const int (&own)[2]) {
@@ -105,13 +107,13 @@ __device__ inline void mask_queries(float (&s)[COLUMNS][4], const seeing_queries
   if constexpr (IDS) mask_others(s, own, t.ids + i0, t.limit - i0);
 }
 
-/* A tile of queries that passes: of which head, and where it begins. */
+/* A passing tile of queries: its head and its first query. */
 struct passing {
   int head, i0;
 };
 
-/* It comes with its lse and delta; beyond the last query these do not matter, for its rows
- * are zeros. */
+/* Loads a tile of queries with its lse and delta. Beyond the last query these do not matter,
+ * because its rows are zeros. */
 template <typename C, typename T>
 __device__ inline void load_queries(const attention<T> &a, passing p, T *q, float *lse) {
   int64_t b = blockIdx.z, at = (b * a.heads + p.head) * a.logs.row + p.i0;
@@ -124,8 +126,8 @@ __device__ inline void load_queries(const attention<T> &a, passing p, T *q, floa
                   a.dout + b * a.o_batch + p.i0 * a.o_row + p.head * a.dim, a.o_row, nq, a.dim);
 }
 
-/* Heads of 256 are too wide for one block's registers: then two blocks share a tile of
- * keys, each with half of the columns of its dK and dV. */
+/* Computes dK and dV of a tile of keys. Heads of 256 are too wide for one block's registers: two
+ * blocks then share a tile of keys, each with half of the columns of its dK and dV. */
 template <typename C, bool IDS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T> a) {
   constexpr int BANDS = C::bands, ROWS = C::passing, D = C::width, PART = D > 128 ? 128 : D;
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
   int warp_row = own_row<C>(), c0 = (int)(blockIdx.x % (D / PART)) * PART;
   int k0 = (int)blockIdx.x / (D / PART) * C::own, keys = (int)a.keys - k0;
   int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row, dkv = kv;
-  if constexpr (SWEEP) { /* k0 from where the piece begins */
+  if constexpr (SWEEP) { /* k0 counts from the piece's beginning */
     came c = what_came(a);
     if (c.from + k0 >= c.to) return;
     a.kv_batch = (c.to - c.from) * a.kv_row;
@@ -194,9 +196,10 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
   }
 }
 
-/* ---- of queries ------------------------------------------------ */
+/* ---- gradients of queries -------------------------------------- */
 
-/* Scores, queries by keys, become P: lse, in powers of 2, of the band's rows in this lane. */
+/* Turns scores, queries by keys, into P. lse, in powers of 2, covers the band's rows in this
+ * lane. */
 template <int COLUMNS>
 __device__ inline void powers_by_query(float (&s)[COLUMNS][4], float scale, const float (&lse)[2]) {
 #pragma unroll
@@ -205,7 +208,7 @@ __device__ inline void powers_by_query(float (&s)[COLUMNS][4], float scale, cons
     for (int i = 0; i < 4; i++) s[n][i] = power_of_2(s[n][i] * scale - lse[i / 2]);
 }
 
-/* dP becomes dS. */
+/* Turns dP into dS. */
 template <int COLUMNS>
 __device__ inline void gradients_by_query(float (&dp)[COLUMNS][4], const float (&p)[COLUMNS][4],
                                           const float (&delta)[2]) {

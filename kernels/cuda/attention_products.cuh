@@ -1,5 +1,5 @@
-/* Products of attention's tiles (attention_tiles.cuh): scores, and what they gather. A warp multiplies its own
- * bands, or a warpgroup the whole tile, as the cut C says. */
+/* Products of attention tiles (attention_tiles.cuh): scores(), and gather(). A warp multiplies its
+ * own bands, or a warpgroup the whole tile, as the cut C says. */
 #ifndef SLUICE_CUDA_ATTENTION_PRODUCTS_CUH
 #define SLUICE_CUDA_ATTENTION_PRODUCTS_CUH
 
@@ -8,8 +8,8 @@
 
 namespace sli {
 
-/* A warpgroup's products go on in the background until settle() has waited for all but so many of the
- * newest scores() and gather(), and hands out what one of them gave. Warps are done with each at once. */
+/* Waits until all products are done but those of the NEWEST newest scores() and gather(), and makes
+ * a result usable. A warpgroup's products run asynchronously; a warp's are done at once. */
 template <typename C, int NEWEST, int BANDS, int COLUMNS>
 __device__ inline void settle(float (&d)[BANDS][COLUMNS][4]) {
   if constexpr (C::together) {
@@ -18,7 +18,7 @@ __device__ inline void settle(float (&d)[BANDS][COLUMNS][4]) {
   }
 }
 
-/* By warps. */
+/* Scores by warps. */
 template <int LD, int BANDS, int COLUMNS, typename T>
 __device__ inline void warp_scores(float (&s)[BANDS][COLUMNS][4], const T *a, const T *b) {
   constexpr int D = LD - wide<T>, DEPTH = mma<T>::depth;
@@ -45,7 +45,7 @@ __device__ inline void warp_scores(float (&s)[BANDS][COLUMNS][4], const T *a, co
   }
 }
 
-/* By a warpgroup: S[64, 8 COLUMNS]. */
+/* Scores by a warpgroup: S[64, 8 COLUMNS]. */
 template <typename C, int COLUMNS>
 __device__ inline void group_scores(float (&s)[COLUMNS][4], const bf16 *a, const bf16 *b) {
   uint64_t left = operand_at(a), right = operand_at(b);
@@ -59,16 +59,16 @@ __device__ inline void group_scores(float (&s)[COLUMNS][4], const bf16 *a, const
   commit_products();
 }
 
-/* S[16 BANDS, 8 COLUMNS] = A[16 BANDS, D] B[8 COLUMNS, D]^T, both in shared memory: of the block's tile
- * `a` the rows from `row` on, all of the passing tile `b`. */
+/* S[16 BANDS, 8 COLUMNS] = A[16 BANDS, D] B[8 COLUMNS, D]^T, both in shared memory: the rows from
+ * `row` on of the block's tile `a`, and the whole passing tile `b`. */
 template <typename C, int BANDS, int COLUMNS, typename T>
 __device__ inline void scores(float (&s)[BANDS][COLUMNS][4], const T *a, int row, const T *b) {
   if constexpr (C::together) group_scores<C>(s[0], a, b);
   else warp_scores<C::ld>(s, a + row * C::ld, b);
 }
 
-/* By warps. Columns are done with one after another: with all of them under way, heads of 256 in f32
- * have not enough registers. */
+/* Gathers by warps, column by column: with all columns in flight, heads of 256 in f32 exceed the
+ * registers. */
 template <int LD, int BANDS, int COLUMNS, int ROWS, typename T>
 __device__ inline void warp_gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
                                    const T *b) {
@@ -92,7 +92,7 @@ __device__ inline void warp_gather(float (&o)[BANDS][COLUMNS][4], const float (&
   }
 }
 
-/* By a warpgroup. */
+/* Gathers by a warpgroup. */
 template <typename C, int COLUMNS, int ROWS>
 __device__ inline void group_gather(float (&o)[COLUMNS][4], const float (&p)[ROWS][4],
                                     const bf16 *b) {
@@ -112,8 +112,8 @@ __device__ inline void group_gather(float (&o)[COLUMNS][4], const float (&p)[ROW
   commit_products();
 }
 
-/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], P in registers, B the columns of a
- * passing tile from c0 on. */
+/* O[16 BANDS, 8 COLUMNS] += P[16 BANDS, 8 ROWS] B[8 ROWS, 8 COLUMNS], with P in registers, and B
+ * the columns of a passing tile from c0 on. */
 template <typename C, int BANDS, int COLUMNS, int ROWS, typename T>
 __device__ inline void gather(float (&o)[BANDS][COLUMNS][4], const float (&p)[BANDS][ROWS][4],
                               const T *b, int c0 = 0) {

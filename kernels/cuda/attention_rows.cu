@@ -1,6 +1,5 @@
-/* The rows of attention: views of separate and of packed tensors, whole and in pieces,
- * for the kernels of attention.cu. What the rows mean is said in kernels/cpu/attention.c
- * and attention_piece.c. */
+/* CUDA attention ops on whole sequences and on pieces: views of separate and of packed tensors for
+ * the kernels of attention.cu. ops/attention.c and ops/attention_piece.c describe the ops. */
 #include "kernels/cuda/attention_views.cuh"
 
 namespace {
@@ -9,7 +8,7 @@ using namespace sli;
 
 /* ---- whole sequences ------------------------------------------------ */
 
-/* ids: which input they are. */
+/* ids: the input with the ids. */
 template <typename T> attention<T> separate(const sl_call *call, int ids) {
   attention<T> a = sizes<T>(call, &call->in_type[0], 0);
   a.sight.ids = (const int32_t *)sli_optional(call, ids);
@@ -42,7 +41,7 @@ template <typename T> void forward(const sl_call *call, attention<T> a, void *st
 
 /* ---- pieces ------------------------------------------------ */
 
-/* The record's strides, and its keys and values; ids are those of the whole sequence. */
+/* Fills the record's strides, keys and values. `ids` covers the whole sequence. */
 template <typename T>
 attention<T> piece(const sl_call *call, const sl_type *o, const void *record, const void *ids) {
   attention<T> a = sizes<T>(call, o, call->tick.row);
@@ -54,7 +53,7 @@ attention<T> piece(const sl_call *call, const sl_type *o, const void *record, co
   return a;
 }
 
-/* k or v of the piece goes into the record. */
+/* Copies the piece's k or v into the record. */
 template <typename T>
 void keep(const attention<T> &a, const T *x, int64_t row, T *record, void *stream) {
   block<T> m = {x, record + a.q0 * a.kv_row, row, a.queries * row, a.kv_row, a.kv_batch,
@@ -62,7 +61,7 @@ void keep(const attention<T> &a, const T *x, int64_t row, T *record, void *strea
   move_rows(m, a.queries, a.batch, stream);
 }
 
-/* What the record holds for the piece leaves as dk or dv. */
+/* Copies the piece's rows of the record to dk or dv. */
 template <typename T>
 void give(const attention<T> &a, const T *record, T *x, int64_t row, void *stream) {
   block<T> m = {record + a.q0 * a.kv_row, x, a.kv_row, a.kv_batch, row, a.queries * row,
@@ -116,7 +115,7 @@ template <typename T> void packed_piece_forward_again(const sl_call *call, void 
   forward(call, a, stream);
 }
 
-/* in: q, kv, o, lse, do, [ids]. dq has rows dq_row apart, dk and dv kv_row. */
+/* in: q, kv, o, lse, do, [ids]. Rows of dq are dq_row apart, rows of dk and dv kv_row. */
 template <typename T>
 void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk, T *dv,
                     int64_t kv_row, void *stream) {
@@ -150,7 +149,7 @@ void sli_cuda_attention_packed(const sl_call *call, void *stream) {
   });
 }
 
-/* A number a row of queries and head. */
+/* Scratch for one number per query and head. */
 size_t sli_cuda_attention_b_scratch(const sl_call *call) {
   const sl_type *q = &call->in_type[0];
   return (size_t)(q->dim[0] * q->dim[1] * call->attrs->heads) * sizeof(float);

@@ -1,9 +1,10 @@
-/* Rows of attention to which keys and values come piece by piece, for the kernels of attention.cu. What
- * the rows mean is said in kernels/cpu/attention_sweep.c.
+/* CUDA attention ops whose keys and values arrive piece by piece, for the kernels of attention.cu.
+ * ops/attention_sweep.c describes them.
  *
- * Which piece comes is in device memory, where the call before has left it: so all calls for a piece of
- * queries launch the same, and graphs can be made of them. Tiles of keys begin where pieces do; where
- * pieces begin at multiples of a tile's length, bits are those of calls that have all keys. */
+ * The number of the current piece is in device memory, where the call before left it. All calls for
+ * a piece of queries therefore make the same launches and can be graphs. Tiles of keys begin where
+ * pieces do; if pieces begin at multiples of a tile's length, results have the same bits as calls
+ * with all keys. */
 #include <stdlib.h>
 
 #include <sluice/cuda.h>
@@ -14,11 +15,11 @@ namespace {
 
 using namespace sli;
 
-/* ---- queries beside keys and values ------------------------------------------------ */
+/* ---- moving columns ---------------------------------------------------------------- */
 
 float *column(void *array, int64_t at) { return array ? (float *)array + at : NULL; }
 
-/* So many columns of the call's rows. */
+/* Copies `width` columns of the call's rows. */
 void move_columns(const sl_call *call, const float *from, int64_t from_row, float *to, int64_t to_row,
                   int64_t width, void *stream) {
   int64_t n = call->in_type[0].dim[1];
@@ -26,13 +27,14 @@ void move_columns(const sl_call *call, const float *from, int64_t from_row, floa
             call->in_type[0].dim[0], stream);
 }
 
-/* ---- which piece comes ------------------------------------------------ */
+/* ---- current piece ---------------------------------------------------- */
 
-/* The call that has had the queries' own piece leaves 0, for the next piece's. */
+/* Advances the piece number. The call for the queries' own piece leaves 0, for the next piece of
+ * queries. */
 __global__ void leave_turn(float *row, int64_t rows, int64_t batch, int64_t width, bool first,
                            int own) {
   int j = first ? 0 : (int)*row;
-  __syncthreads(); /* all have read it */
+  __syncthreads(); /* all threads have read it */
   float next = j == own ? 0 : (float)(j + 1);
   for (int64_t b = 0; b < rows; b++)
     for (int64_t i = threadIdx.x; i < width; i += blockDim.x) row[b * batch + i] = next;
@@ -40,7 +42,7 @@ __global__ void leave_turn(float *row, int64_t rows, int64_t batch, int64_t widt
 
 const sl_call_cut *cut_of(const sl_call *call) { return (const sl_call_cut *)call->attrs->user; }
 
-/* It is in that row of an output, which is no position's. */
+/* Advances the number in `row` of an output, an extra row that holds no position. */
 void pass_turn(const sl_call *call, int output, int64_t row, void *stream) {
   const sl_type *t = &call->out_type[output];
   int64_t width = t->dim[2];
@@ -55,7 +57,7 @@ int longest_piece(const sl_call_cut *cut) {
   return (int)most;
 }
 
-/* All queries of the call. */
+/* Fills an attention of all queries of the call. */
 attention<float> view(const sl_call *call, int output, int64_t row, const void *ids) {
   const sl_type *q = &call->in_type[0];
   attention<float> a = sizes<float>(call, q, call->tick.row);
@@ -74,9 +76,9 @@ attention<float> view(const sl_call *call, int output, int64_t row, const void *
   return a;
 }
 
-/* ---- what is complete ------------------------------------------------ */
+/* ---- complete rows --------------------------------------------------- */
 
-/* After the queries' own piece: its rows of dkv. */
+/* Copies the rows of dkv of the queries' own piece, after that piece. */
 __global__ void hand_on(attention<float> a, const float *dkv, float *to) {
   if ((a.comes.first ? 0 : (int)*a.comes.turn) != a.comes.own) return;
   const float *from = dkv + blockIdx.y * a.comes.dkv_batch + (a.q0 + blockIdx.x) * a.kv_row;
@@ -146,7 +148,7 @@ void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
 
 void sli_cuda_attention_sweep_release(void *state) { cudaFree(state); }
 
-/* Where pieces begin, in the device's memory. */
+/* Copies the beginnings of the pieces to device memory. */
 static sl_status copy_starts(const sl_call_cut *cut, int32_t *host, void **state) {
   size_t bytes = (size_t)(cut->pieces + 1) * sizeof *host;
   for (int32_t k = 0; k <= cut->pieces; k++) host[k] = (int32_t)cut->starts[k];

@@ -1,17 +1,17 @@
-/* What the kernels of attention have in common: tiles (products of them: attention_products.cuh).
+/* Tiles of the attention kernels (products of tiles: attention_products.cuh).
  *
- * A block owns a tile of queries of one head (or one of keys), which stays; the tiles of the
- * other kind pass: while it computes with one, the next is on its way into the other of two
- * buffers. A warp owns bands of 16 rows of the block's tile and never needs another warp's.
- * What passes is read from shared memory once for all bands of a warp, so two bands halve that
- * traffic where registers allow them.
+ * A block owns a tile of queries of one head (or one of keys), which stays. The tiles of the other
+ * kind pass: while it computes with one, the next is copied into the other of two buffers. A warp
+ * owns bands of 16 rows of the block's tile and never needs another warp's. Passing tiles are read
+ * from shared memory once for all bands of a warp, so two bands halve that traffic where registers
+ * allow them.
  *
- * Heads are padded with zeros to D: 64, 128 or 256. Rows in shared memory are 16 bytes longer
- * than they need be, so that eight of them at the same column lie in different banks.
+ * Heads are padded with zeros to D: 64, 128 or 256. Rows in shared memory are padded by 16 bytes,
+ * so that eight of them at the same column are in different banks.
  *
- * On GPUs that can, the four warps of a block multiply together (warpgroup.cuh): the block then has a
- * tile of 64 rows, and each warp a band of it. The kernels are the same; a cut says how tiles lie and
- * who multiplies. */
+ * On GPUs with warpgroups, the four warps of a block multiply together (warpgroup.cuh): the block
+ * then has a tile of 64 rows, and each warp a band of it. The kernels are the same; a cut gives the
+ * layout of tiles and selects warps or warpgroups. */
 #ifndef SLUICE_CUDA_ATTENTION_TILES_CUH
 #define SLUICE_CUDA_ATTENTION_TILES_CUH
 
@@ -28,34 +28,35 @@ __device__ inline int least(int a, int b) { return a < b ? a : b; }
 
 /* ---- tiles ------------------------------------------------ */
 
-/* How a kernel is cut: threads of a block, at least so many `blocks` of which a multiprocessor is to
- * have at once, rows of tiles. Warps leave out what none of their `unit` rows sees. */
+/* Cut of a kernel: threads per block, the least number of `blocks` resident per multiprocessor,
+ * rows of tiles. Warps skip tiles that none of their `unit` rows attends to. */
 template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
   using element = T;
   static constexpr bool together = false;
   static constexpr int threads = WARPS * WARP, blocks = 1, bands = BANDS, width = D;
   static constexpr int own = WARPS * BANDS * 16; /* rows of the block's tile */
-  static constexpr int passing = PASSING;        /* rows of those that pass */
+  static constexpr int passing = PASSING;        /* rows of passing tiles */
   static constexpr int unit = BANDS * 16;
   static constexpr int ld = D + wide<T>, pitch = ld;
   static constexpr int own_tile = own * ld, passing_tile = PASSING * ld; /* elements */
   template <int ROWS> __device__ static int place(int r, int c) { return r * ld + c; }
 };
 
-/* Tiles for warpgroups, 64 columns of all rows after another. */
+/* Tiles for warpgroups: 64 columns of all rows, then the next 64. */
 template <int D, int PASSING, int BLOCKS> struct group_tiling {
   using element = bf16;
   static constexpr bool together = true;
   static constexpr int threads = GROUP_THREADS, blocks = BLOCKS, bands = 1, width = D;
   static constexpr int own = GROUP_ROWS, passing = PASSING, unit = GROUP_ROWS;
-  static constexpr int pitch = TILE_WIDTH; /* between rows a multiple of eight apart */
+  /* row pitch, valid between rows a multiple of eight apart */
+  static constexpr int pitch = TILE_WIDTH;
   static constexpr int own_tile = own * D, passing_tile = PASSING * D;
   template <int ROWS> __device__ static int place(int r, int c) {
     return c / TILE_WIDTH * ROWS * TILE_WIDTH + in_tile(r, c % TILE_WIDTH);
   }
 };
 
-/* How a block goes through a tile: each thread has a pack of every STEP-th row. */
+/* Traversal of a tile by a block: each thread has a pack of every STEP-th row. */
 template <int ROWS, typename C, typename T> struct tile_walk {
   static constexpr int N = wide<T>, PACKS = C::width / N, STEP = C::threads / PACKS;
   static_assert(C::threads % PACKS == 0 && ROWS % STEP == 0, "a thread stays in its column");
@@ -72,7 +73,7 @@ template <int ROWS, typename C, typename T> struct tile_walk {
   }
 };
 
-/* In the background, where rows begin at multiples of 16 bytes. */
+/* Copies asynchronously; rows must begin at multiples of 16 bytes. */
 template <int ROWS, typename C, typename T>
 __device__ inline void copy_tile(tile_walk<ROWS, C, T> w, int rows, int64_t dim) {
   constexpr int STEP = w.STEP;
@@ -99,7 +100,7 @@ __device__ inline void fill_tile(tile_walk<ROWS, C, T> w, int rows, int64_t dim)
   }
 }
 
-/* Brings ROWS rows of `dim` elements into a tile, of which there are `rows`; the rest of it
+/* Loads ROWS rows of `dim` elements into a tile; `rows` rows exist, the remainder of the tile
  * becomes zero. */
 template <int ROWS, typename C, typename T>
 __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
@@ -109,8 +110,8 @@ __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, in
   else fill_tile(w, rows, dim);
 }
 
-/* Two tiles that pass together, of keys and values or of queries and gradients, from `x` and `y`
- * on; in shared memory the second lies two tiles after the first. Ends the group of copies. */
+/* Loads two tiles that pass together, keys and values or queries and gradients, from `x` and `y`.
+ * In shared memory the second is two tiles after the first. Commits the group of copies. */
 template <typename C, typename T>
 __device__ inline void load_passing(T *to, const T *x, int64_t x_row, const T *y, int64_t y_row,
                                     int rows, int64_t dim) {
@@ -119,31 +120,31 @@ __device__ inline void load_passing(T *to, const T *x, int64_t x_row, const T *y
   commit_copies();
 }
 
-/* Where this thread's elements of D number n lie in a band. */
+/* Return the row and column, within a band, of this thread's elements of D number n. */
 __device__ inline int element_row(int i) { return lane_row() + i / 2 * 8; }
 __device__ inline int element_column(int n, int i) { return n * 8 + lane_pair() + i % 2; }
 
-/* The warp's first row in its block's tile. */
+/* Returns the warp's first row in its block's tile. */
 template <typename C> __device__ inline int own_row() {
   return (int)threadIdx.x / WARP * C::bands * 16;
 }
 
-/* The first row of those that it leaves out or takes together with. */
+/* Returns the first row of the unit in which tiles are skipped or used. */
 template <typename C> __device__ inline int unit_row(int warp_row) {
   return warp_row / C::unit * C::unit;
 }
 
-/* Waits for what it has asked for, and for the block: then all see it, and all have read what came
- * before. */
+/* Waits for this thread's copies and for the block: afterwards all threads see the data, and all
+ * have read the previous tile. */
 template <typename C> __device__ inline void arrive() {
   wait_for_copies();
   if constexpr (C::together) show_tiles();
   __syncthreads();
 }
 
-/* ---- keys that come piece by piece ------------------------------------------------ */
+/* ---- keys that arrive piece by piece ---------------------------------------------- */
 
-/* Which piece this call has, and its rows. */
+/* Piece of keys that this call has, and its rows. */
 struct came {
   int piece, from, to;
 };
@@ -154,10 +155,10 @@ template <typename T> __device__ inline came what_came(const attention<T> &a) {
   return {j, s.starts[j], s.starts[j + 1]};
 }
 
-/* ---- what is in sight ------------------------------------------------ */
+/* ---- attention mask -------------------------------------------------- */
 
-/* Takes out the scores of columns beyond the one that the band's first row sees at last, its next
- * row one more, and beyond the last there is. */
+/* Masks columns beyond `to` for the band's first row, one more for each next row, and beyond
+ * `last`. */
 template <int COLUMNS>
 __device__ inline void mask(float (&s)[COLUMNS][4], int to, int last) {
 #pragma unroll
@@ -167,7 +168,7 @@ __device__ inline void mask(float (&s)[COLUMNS][4], int to, int last) {
       if (element_column(n, i) > least(to + element_row(i), last)) s[n][i] = -INFINITY;
 }
 
-/* Of columns before the one that the band's first row sees first, its next row one more. */
+/* Masks columns before `from` for the band's first row, one more for each next row. */
 template <int COLUMNS> __device__ inline void mask_before(float (&s)[COLUMNS][4], int from) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
@@ -176,8 +177,8 @@ template <int COLUMNS> __device__ inline void mask_before(float (&s)[COLUMNS][4]
       if (element_column(n, i) < from + element_row(i)) s[n][i] = -INFINITY;
 }
 
-/* The ids of a warp's rows, as far as they are this lane's, and the smallest and the largest of all
- * that are not negative. */
+/* Ids of a warp's rows in this lane, and the smallest and largest non-negative id of all its
+ * rows. */
 template <int BANDS> struct row_ids {
   int of[BANDS][2], low, high;
 };
@@ -188,7 +189,7 @@ __device__ inline void widen(int &low, int &high, int id) {
   high = id > high ? id : high;
 }
 
-/* Over all lanes. */
+/* Extends low and high over all lanes. */
 __device__ inline void widen_all(int &low, int &high) {
 #pragma unroll
   for (int k = WARP / 2; k; k /= 2) {
@@ -198,7 +199,7 @@ __device__ inline void widen_all(int &low, int &high) {
   }
 }
 
-/* Of the warp's rows from r0 on, which are there below `rows`. */
+/* Reads the ids of the warp's rows from r0 on, which exist below `rows`. */
 template <int BANDS>
 __device__ inline void read_ids(row_ids<BANDS> &own, const int32_t *ids, int r0, int rows) {
   own.low = INT32_MAX, own.high = -1;
@@ -211,7 +212,7 @@ __device__ inline void read_ids(row_ids<BANDS> &own, const int32_t *ids, int r0,
   widen_all(own.low, own.high);
 }
 
-/* May a row see a column of this tile, of which `columns` are there? */
+/* Returns true if a row may attend to a column of this tile, of which `columns` exist. */
 template <int COLUMNS, int BANDS>
 __device__ inline bool meets(const row_ids<BANDS> &own, const int32_t *ids, int columns) {
   int low = INT32_MAX, high = -1;
@@ -221,7 +222,7 @@ __device__ inline bool meets(const row_ids<BANDS> &own, const int32_t *ids, int 
   return low <= own.high && own.low <= high;
 }
 
-/* Takes out the scores of columns whose id is not the row's, and of negative ones. */
+/* Masks columns whose id differs from the row's, or is negative. */
 template <int COLUMNS>
 __device__ inline void mask_others(float (&s)[COLUMNS][4], const int (&own)[2], const int32_t *ids,
                                    int columns) {
@@ -235,8 +236,8 @@ __device__ inline void mask_others(float (&s)[COLUMNS][4], const int (&own)[2], 
     }
 }
 
-/* A tile of queries that keys pass: those from `begin` on, a multiple of KEYS, and before `limit`
- * are seen. `first`: where the first query stands. */
+/* Keys that pass a tile of queries: those inside the mask, from `begin`, a multiple of KEYS, to
+ * before `limit`. `first`: position of the first query. */
 struct seen_keys {
   int first, begin, limit, behind, ahead;
   const int32_t *ids; /* of the sequence's keys */
@@ -253,21 +254,22 @@ __device__ inline seen_keys see_keys(const attention<T> &a, int i0, int queries)
   return t;
 }
 
-/* Of those only what has come, in tiles from its first key on. */
+/* Restricts the keys to those of the piece, in tiles from its first key on. */
 template <int KEYS> __device__ inline void keep_to(seen_keys &t, const came &c) {
   t.begin = t.begin > c.from ? c.from + (t.begin - c.from) / KEYS * KEYS : c.from;
   t.limit = least(t.limit, c.to);
 }
 
-/* Does none of the warp's queries, ROWS from row `warp_row` of the tile on, see the keys from k0 on? */
+/* Returns true if none of the warp's queries, ROWS from row `warp_row` of the tile on, attends to
+ * the keys from k0 on. */
 template <int ROWS, int KEYS>
 __device__ inline bool all_hidden(const seen_keys &t, int warp_row, int k0) {
   int ahead = t.first + warp_row - k0;
   return ahead + t.ahead + ROWS <= 0 || ahead - t.behind >= KEYS;
 }
 
-/* Takes out of the scores of a band of queries and the tile of keys from k0 on what is not seen;
- * row0: the band's first in its tile, IDS: `own` are the ids of its rows. */
+/* Masks the scores of a band of queries and the tile of keys from k0 on. row0: the band's first row
+ * in its tile; IDS: `own` has the ids of its rows. */
 template <int KEYS, bool IDS, int COLUMNS>
 __device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int row0, int k0,
                                  const int (&own)[2]) {
@@ -279,16 +281,16 @@ __device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int
 
 /* ---- queries that keys pass ------------------------------------------------ */
 
-/* A block's tile of queries: of which sequence and head, its first and how many there are; the keys that pass it,
- * and where the first of the sequence's lies. */
+/* A block's tile of queries: its sequence and head, its first query and their number, the keys that
+ * pass it, and the offset of the sequence's first key. */
 struct query_tile {
   int64_t b, h, i0, kv;
   int queries, warp_row;
   seen_keys keys;
-  came has; /* of keys that come piece by piece */
+  came has; /* piece of keys, if they arrive piece by piece */
 };
 
-/* Blocks take the longest first. */
+/* Opens the block's tile of queries. The longest tiles come first. */
 template <typename C, bool SWEEP, typename T> __device__ inline query_tile open_queries(attention<T> &a) {
   query_tile t = {};
   t.i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own;
@@ -305,32 +307,33 @@ template <typename C, bool SWEEP, typename T> __device__ inline query_tile open_
   return t;
 }
 
-/* The tile's rows of an array whose rows hold all heads. */
+/* Returns the tile's rows of an array whose rows hold all heads. */
 template <typename T>
 __device__ inline T *rows_of(const query_tile &t, T *x, int64_t batch, int64_t row, int64_t dim) {
   return x + t.b * batch + t.i0 * row + t.h * dim;
 }
 
-/* Where the numbers of its first query are that each query has one of. */
+/* Returns the index of the tile's first query in arrays with one number per query. */
 template <typename T> __device__ inline int64_t first_of(const query_tile &t, const attention<T> &a) {
   return (t.b * a.heads + t.h) * a.logs.row + t.i0;
 }
 
-/* The tile of keys from k0 on, and their values. */
+/* Copies the tile of keys from k0 on, and their values. */
 template <typename C, typename T>
 __device__ inline void bring_keys(const attention<T> &a, const query_tile &t, int k0, T *to) {
   int64_t at = t.kv + k0 * a.kv_row;
   load_passing<C>(to, a.k + at, a.kv_row, a.v + at, a.kv_row, t.keys.limit - k0, a.dim);
 }
 
-/* That tile is there for all, and the one before has been read: the next comes into its place. */
+/* Waits until that tile is available and the one before has been read, then starts to copy the next
+ * one. */
 template <typename C, typename T>
 __device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k0, T *next) {
   arrive<C>();
   if (k0 + C::passing < t.keys.limit) bring_keys<C>(a, t, k0 + C::passing, next);
 }
 
-/* Does any of the warp's queries see one of them? */
+/* Returns true if any of the warp's queries attends to one of the keys. */
 template <typename C, bool IDS>
 __device__ inline bool any_seen(const query_tile &t, const row_ids<C::bands> &own, int k0) {
   if (all_hidden<C::unit, C::passing>(t.keys, unit_row<C>(t.warp_row), k0)) return false;
@@ -345,10 +348,10 @@ template <int COLUMNS> __device__ inline void multiply(float (&x)[COLUMNS][4], f
     for (int i = 0; i < 4; i++) x[n][i] *= factor;
 }
 
-/* ---- leaving ------------------------------------------------ */
+/* ---- output ------------------------------------------------- */
 
-/* Two neighbours of a row, as far as the row of `dim` has them; at once where all rows begin
- * at even places. */
+/* Writes two neighbours of a row, as far as the row of `dim` has them; in one access if all rows
+ * begin at even places. */
 template <typename T>
 __device__ inline void put_pair(T *row, int64_t dim, int c, bool add, float x, float y) {
   if (dim % 2 == 0 && c < dim) {
@@ -364,7 +367,7 @@ __device__ inline void put_pair(T *row, int64_t dim, int c, bool add, float x, f
   if (c + 1 < dim) assign(row[c + 1], add ? to_float(row[c + 1]) + y : y);
 }
 
-/* Writes a band's rows as far as they are below `rows`, from column c0 on. */
+/* Writes a band's rows that are below `rows`, from column c0 on. */
 template <int COLUMNS, typename T>
 __device__ inline void write_band(T *to, int64_t row, int r0, int rows, int c0, int64_t dim,
                                   bool add, const float (&x)[COLUMNS][4]) {
@@ -379,7 +382,7 @@ __device__ inline void write_band(T *to, int64_t row, int r0, int rows, int c0, 
   }
 }
 
-/* Rows of a band that grow from call to call, as write_band() has left them. */
+/* Reads rows of a band that accumulate from call to call, as write_band() left them. */
 template <int COLUMNS>
 __device__ inline void read_band(const float *from, int64_t row, int r0, int rows, int64_t dim,
                                  float (&x)[COLUMNS][4]) {
@@ -392,8 +395,8 @@ __device__ inline void read_band(const float *from, int64_t row, int r0, int row
     }
 }
 
-/* What warpgroups have kernels for, and which calls go to these: heads that fill a tile's width, in rows at
- * multiples of 16 bytes, and no ids. */
+/* Types and widths with warpgroup kernels, and the calls that use them: heads that fill a tile's
+ * width, rows at multiples of 16 bytes, and no ids. */
 template <typename T, int D> constexpr bool is_for_groups = sizeof(T) == sizeof(bf16) && D <= 128;
 template <int D, typename T> inline bool can_group(const attention<T> &a) {
   constexpr int N = wide<T>;
@@ -403,7 +406,7 @@ template <int D, typename T> inline bool can_group(const attention<T> &a) {
          has_warpgroups();
 }
 
-/* What can_group() has found out, for the compiler. */
+/* Tells the compiler what can_group() has checked. */
 template <typename C, typename T> __device__ inline void keep_to_cut(attention<T> &a) {
   if constexpr (C::together) a.dim = C::width;
 }

@@ -1,5 +1,5 @@
-/* What rows of attention share: a call's arrays as its kernels see them, and rows moved from one array
- * to another. */
+/* Helpers of the attention ops: views of a call's arrays for the kernels, and copies of rows
+ * between arrays. */
 #ifndef SLUICE_CUDA_ATTENTION_VIEWS_CUH
 #define SLUICE_CUDA_ATTENTION_VIEWS_CUH
 
@@ -11,7 +11,7 @@ inline int64_t kv_heads(const sl_call *call) {
   return call->attrs->kv_heads > 0 ? call->attrs->kv_heads : call->attrs->heads;
 }
 
-/* The sizes of a call, of whole sequences or of a piece, with o [B, n, Hq*D]. */
+/* Fills the sizes of a call on whole sequences or on a piece, with o [B, n, Hq*D]. */
 template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, int64_t q0) {
   attention<T> a = {};
   a.batch = o->dim[0];
@@ -41,7 +41,7 @@ template <typename T> void backward_inputs(const sl_call *call, attention<T> &a,
   a.logs.delta = (float *)call->scratch;
 }
 
-/* Of all its queries, those of a run. */
+/* Restricts an attention to a run of its queries. */
 template <typename T> attention<T> of_run(attention<T> a, sli_query_run run) {
   int64_t q = run.row * a.q_row, o = run.row * a.o_row;
   a.queries = run.rows;
@@ -57,14 +57,14 @@ template <typename T> attention<T> of_run(attention<T> a, sli_query_run run) {
   return a;
 }
 
-/* f(run, whether it is the first) for each run of the call's queries. */
+/* Calls f(run, is_first) for each run of the call's queries. */
 template <typename T, typename F> void each_run(const sl_call *call, const attention<T> &a, F f) {
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, a.queries, runs);
   for (int i = 0; i < count; i++) f(of_run(a, runs[i]), i == 0);
 }
 
-/* Rows of `width` elements from here to there, in `batch` sequences. Strides in elements. */
+/* A copy of rows of `width` elements, in `batch` sequences. Strides in elements. */
 template <typename T> struct block {
   const T *from;
   T *to;
@@ -78,7 +78,7 @@ template <typename T, int N> __global__ void move(block<T> m) {
     write_pack(to + c, read_pack<N>(from + c));
 }
 
-/* Whether all rows begin where packs do. */
+/* Returns true if all rows begin at pack boundaries. */
 template <typename T> bool is_aligned(const block<T> &m) {
   int64_t together = m.from_row | m.from_batch | m.to_row | m.to_batch | m.width;
   return together % wide<T> == 0 && ((uintptr_t)m.from | (uintptr_t)m.to) % 16 == 0;
@@ -93,7 +93,7 @@ void move_rows(const block<T> &m, int64_t rows, int64_t batch, void *stream) {
   else launch(stream, grid, threads_for(m.width), 0, move<T, 1>, m);
 }
 
-/* The piece's ids, the call's last input, go into the record of them, its last output. */
+/* Copies the piece's ids, the call's last input, into their record, the last output. */
 inline const void *keep_ids(const sl_call *call, void *stream) {
   int64_t n = call->in_type[call->nin - 1].dim[1], length = call->attrs->length;
   block<int32_t> m = {(const int32_t *)call->in[call->nin - 1],

@@ -1,4 +1,4 @@
-/* Functions of two numbers with broadcasting, binary.def, and `where`. */
+/* Functions of two numbers with broadcasting, from binary.def, and `where`. */
 #include "kernels/cuda/fold.cuh"
 
 namespace {
@@ -26,7 +26,7 @@ FUNCTION(where_y, a != zero ? b : d)
 FUNCTION(where_da, a != zero ? d : zero)
 FUNCTION(where_db, a != zero ? zero : d)
 
-/* Output o, of all inputs. */
+/* Computes output o from all inputs. */
 template <typename F, typename V> void run_fold(const sl_call *call, int o, void *stream) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {0};
   fold_args g = {};
@@ -50,7 +50,7 @@ template <typename F> void run_any(const sl_call *call, int o, void *stream) {
   else run_fold<F, float>(call, o, stream);
 }
 
-/* Of the condition and dy. */
+/* Computes a gradient from the condition and dy. */
 template <typename F> void run_where(const sl_call *call, int o, void *stream) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], nullptr, &call->in_type[3],
                                             &call->out_type[o]};

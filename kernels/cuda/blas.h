@@ -1,5 +1,5 @@
-/* cuBLASLt, loaded when the first product is made: it is large, and a CPU run of a build
- * with CUDA does without it. */
+/* cuBLASLt, loaded when the first product is created: it is large, and a CPU run of a build with
+ * CUDA does not need it. */
 #ifndef SLUICE_CUDA_BLAS_H
 #define SLUICE_CUDA_BLAS_H
 
@@ -29,7 +29,7 @@ typedef struct sli_blas {
 #undef X
 } sli_blas;
 
-/* The library, the same every time. Any thread. */
+/* Returns the library, the same one each time. Callable from any thread. */
 sl_status sli_blas_load(const sli_blas **blas);
 
 #endif

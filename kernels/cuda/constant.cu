@@ -1,4 +1,4 @@
-/* Constants, positions; what becomes of integers. */
+/* CUDA kernels of constants, positions and casts of integers. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using namespace sli;
 
-/* Where a device's elements stand in the whole. */
+/* Positions, in the whole, of a device's elements. */
 struct standing {
   sl_region region;
   int64_t dim[SL_MAX_DIMS], row;
@@ -56,7 +56,7 @@ __global__ void to_numbers(const int32_t *x, float *y, int64_t n) {
   if (i < n) y[i] = (float)x[i];
 }
 
-/* As the CPU's. */
+/* Rounds as the CPU kernel does. */
 template <typename T> __global__ void to_integers(const T *x, int32_t *y, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (i >= n) return;
@@ -89,7 +89,7 @@ template <typename T> void constant_as(const sl_call *call, void *stream) {
 
 } // namespace
 
-/* The values, in the device's memory. */
+/* Copies the values to device memory. */
 sl_status sli_cuda_constant_prepare(const sl_call *call, void **state) {
   const sl_values *values = (const sl_values *)call->attrs->user;
   size_t bytes = sl_type_bytes(&values->type);

@@ -1,7 +1,7 @@
-/* Convolutions, as products whose operands are gathered from the images as they are needed. A
- * block makes a tile of the product, each thread 4 by 4 numbers of it; a slice of either operand
- * at a time lies in shared memory. The weight's gradient sums over all positions of all images,
- * which are cut in runs: each leaves a product of its own in the scratch, and these are added in
+/* Convolutions, as products whose operands are gathered from the images on the fly. A block
+ * computes a tile of the product, each thread 4 by 4 numbers of it; a slice of each operand at a
+ * time is in shared memory. The weight's gradient sums over all positions of all images, which are
+ * cut into runs. Each run leaves a product of its own in the scratch, and these are added in
  * order. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
@@ -10,8 +10,8 @@ namespace {
 
 using namespace sli;
 
-/* sli_window in ints, of which an image's places are fewer than an int counts. Channels and
- * outputs are of one group. */
+/* sli_window in ints; an image's positions fit an int. Channels and outputs are those of one
+ * group. */
 struct window {
   int images, channels, outputs, groups, in_h, in_w, out_h, out_w, size_h, size_w;
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -36,7 +36,7 @@ window window_of(const sl_attrs *attrs, const sl_type *x, const sl_type *w) {
   return to;
 }
 
-/* Where a number is: channel (or output) of the group, and its place in an image. */
+/* Place of a number: channel (or output) of the group, and position in an image. */
 struct place {
   int c, h, w;
 };
@@ -45,7 +45,8 @@ __device__ inline place tap_of(const window &s, int k) {
   return {k / s.kernel(), k % s.kernel() / s.size_w, k % s.size_w};
 }
 
-/* An output position: image, line, column; what input it meets with a tap, 0 beyond the edges. */
+/* Return an output position as image, line and column, and the input under a tap, 0 beyond the
+ * edges. */
 __device__ inline place position_of(int out_h, int out_w, int p) {
   return {p / (out_h * out_w), p % (out_h * out_w) / out_w, p % out_w};
 }
@@ -141,7 +142,8 @@ template <typename T> struct weight {
 
 constexpr int TILE = 64, SLICE = 16, EACH = 4, LOADS = TILE * SLICE / BLOCK;
 
-/* Slice k.. of both operands to shared memory; each thread keeps to one row and one column. */
+/* Loads slice k.. of both operands into shared memory; each thread keeps to one row and one
+ * column. */
 template <typename P>
 __device__ inline void read_slice(const P &p, int g, int m, int n, const typename P::column &at,
                                   int k, int end, int rows, int columns,
@@ -165,7 +167,7 @@ __device__ inline void multiply(const float (&a)[SLICE][TILE], const float (&b)[
       for (int j = 0; j < EACH; j++) sum[i][j] += a[d][m + i] * b[d][n + j];
 }
 
-/* blockIdx.x: the tile, its columns first; y: the group; z: the run of depths. */
+/* blockIdx.x: tile, columns first; y: group; z: run of depths. */
 template <typename P>
 __global__ void product(P p, int rows, int columns, int depth, int per) {
   __shared__ float a[SLICE][TILE], b[SLICE][TILE];
@@ -197,7 +199,7 @@ template <typename P> void run_product(const P &p, void *stream, int per) {
 
 /* ---- the weight's gradient ------------------------------------------------ */
 
-constexpr int64_t RUNS = 64, SHORTEST = 512; /* positions of a run, at least */
+constexpr int64_t RUNS = 64, SHORTEST = 512; /* runs, and least positions per run */
 
 int64_t run_length(int64_t positions) {
   int64_t even = chunks(positions, RUNS);
@@ -219,7 +221,7 @@ int64_t positions_of(const sl_call *call) {
 
 /* ---- the bias's ------------------------------------------------ */
 
-/* One block a channel. */
+/* One block per channel. */
 template <typename T>
 __global__ void sum_channel(const T *dy, float *db, bool add, int64_t images, int64_t channels,
                             int64_t positions) {

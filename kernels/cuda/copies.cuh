@@ -1,7 +1,7 @@
-/* Copies from the device's memory into shared memory that go on while the thread does other
- * things (cp.async). What a thread has asked for since its last commit_copies() is a group.
- * A group is there for the thread that asked once it has waited for it, and for its block
- * after the next barrier; until then nobody may read or write where it goes. */
+/* Asynchronous copies from device memory into shared memory (cp.async). The copies that a thread
+ * has started since its last commit_copies() form a group. A group's data are visible to the thread
+ * after it has waited for the group, and to its block after the next barrier. Until then the
+ * destination must not be read or written. */
 #ifndef SLUICE_CUDA_COPIES_CUH
 #define SLUICE_CUDA_COPIES_CUH
 
@@ -10,8 +10,8 @@
 namespace sli {
 
 #ifdef __CUDACC__
-/* BYTES from `from`, or as many zeros if they are not there; `from` can be read all the
- * same. 16 bytes go around the first cache: they are read once. */
+/* Copies BYTES from `from`, or writes as many zeros if not `there`; `from` must be readable either
+ * way. 16-byte copies bypass the L1 cache, because they are read once. */
 template <int BYTES> __device__ inline void copy_async(void *to, const void *from, bool there) {
   unsigned at = (unsigned)__cvta_generic_to_shared(to);
   int bytes = there ? BYTES : 0;
@@ -28,7 +28,7 @@ template <int BYTES> __device__ inline void copy_async(void *to, const void *fro
                : : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
-/* For all groups of this thread. */
+/* Waits for all groups of this thread. */
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;" : : : "memory"); }
 #else
 template <int BYTES> inline void copy_async(void *to, const void *from, bool there = true) {

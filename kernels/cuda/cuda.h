@@ -1,4 +1,4 @@
-/* What others that drive a GPU ask of kernels/cuda, and its C files of each other. */
+/* Interface of kernels/cuda for other code that drives a GPU, and between its C files. */
 #ifndef SLUICE_CUDA_CUDA_H
 #define SLUICE_CUDA_CUDA_H
 
@@ -6,21 +6,21 @@
 
 #include <sluice/status.h>
 
-/* Makes `device` the calling thread's. */
+/* Makes `device` the calling thread's current device. */
 sl_status sli_cuda_use(int device);
 
-/* A library that a launch calls has failed: kept for this thread until it is taken. `why` stays
- * valid. */
+/* Records, for this thread, that a library failed during a launch; the failure is kept until it is
+ * taken. `why` stays valid. */
 void sli_cuda_launch_failed(const char *why);
-/* NULL: nothing has. */
+/* Takes the recorded failure; NULL: none. */
 const char *sli_cuda_take_failure(void);
 
-/* The calling thread's again; this GPU and all that have met before reach each other's memory from
- * now on, where the machine lets them, so that copies between them go straight. Kernels never
- * read another GPU's memory: what they need is copied first. */
+/* Makes `device` current, and enables peer access between it and all GPUs that called this before,
+ * where the machine allows, so that copies between them are direct. Kernels never read another
+ * GPU's memory; their inputs are copied first. */
 sl_status sli_cuda_meet(int device);
 
-/* SL_OK, or "GPU <device> <what>: <error>". */
+/* Returns SL_OK, or fails with "GPU <device> <what>: <error>". */
 sl_status sli_cuda_check(cudaError_t error, int device, const char *what);
 
 #endif

@@ -1,6 +1,6 @@
-/* GPUs and their memory, through the CUDA runtime. The runtime is linked statically and
- * looks for the driver when it is first called, so that a build with CUDA starts, and
- * trains on CPUs, where there is none. */
+/* GPUs and their memory, through the CUDA runtime. The runtime is linked statically and looks for
+ * the driver on first use. A build with CUDA therefore starts, and trains on CPUs, without a
+ * driver. */
 #include <sluice/cuda.h>
 
 #include <cuda_runtime.h>
@@ -11,12 +11,12 @@
 #include "base/base.h"
 #include "kernels/cuda/cuda.h"
 
-enum { MOST_MET = 256 }; /* GPUs of a host */
+enum { MOST_MET = 256 }; /* most GPUs of a host */
 
-/* What is missing where the runtime gives `error`, and what to do about it. */
+/* Describes what is missing when the runtime returns `error`, and the remedy. */
 static sl_status missing(cudaError_t error) {
   int driver = 0, runtime = 0;
-  cudaGetLastError(); /* said here: forget it */
+  cudaGetLastError(); /* reported here: clear it */
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (!driver)
@@ -63,7 +63,7 @@ sl_status sli_cuda_use(int device) {
 
 sl_status sli_cuda_check(cudaError_t error, int device, const char *what) {
   if (!error) return SL_OK;
-  cudaGetLastError(); /* said here: forget it */
+  cudaGetLastError(); /* reported here: clear it */
   return sl_fail(error == cudaErrorMemoryAllocation ? SL_E_MEMORY : SL_E_DEVICE, "GPU %d %s: %s",
                  device, what, cudaGetErrorString(error));
 }
@@ -85,9 +85,10 @@ sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
   return SL_OK;
 }
 
-/* ---- neighbours ------------------------------------------------ */
+/* ---- peer access ----------------------------------------------- */
 
-/* An error is no failure: copies between the two go through the host then. */
+/* Enables peer access from `device` to `other`. Failure is not an error: copies between them go
+ * through the host. */
 static void reach(int device, int other) {
   int can = 0;
   cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
@@ -96,7 +97,7 @@ static void reach(int device, int other) {
             "the host's", device, other);
   if (!error && can) error = cudaSetDevice(device);
   if (!error && can) error = cudaDeviceEnablePeerAccess(other, 0);
-  if (error) cudaGetLastError(); /* enabled already, by a library: forget it */
+  if (error) cudaGetLastError(); /* already enabled by a library: clear it */
 }
 
 sl_status sli_cuda_meet(int device) {
@@ -152,8 +153,8 @@ void sl_cuda_pinned_destroy(void *memory) {
   if (memory) cudaFreeHost(memory);
 }
 
-/* cudaMemcpy returns before data of pageable memory have come, and at once where both ends are
- * devices' memory. Our streams do not wait for the one it uses, so the host does. */
+/* Copies synchronously. cudaMemcpy returns before data of pageable memory have arrived, and at once
+ * if both ends are device memory. Our streams do not wait for its stream, so the host does. */
 sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
   if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);
@@ -173,7 +174,7 @@ static void memory_destroy(void *memory, size_t bytes) {
 }
 
 static sl_status pinned_create(const sl_memory_config *config, size_t bytes, void **memory) {
-  sl_status status = sli_cuda_use(config->device); /* whose context it is made in */
+  sl_status status = sli_cuda_use(config->device); /* the context that owns the event */
   return status ? status : sl_cuda_pinned_create(bytes, memory);
 }
 

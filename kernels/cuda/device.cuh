@@ -1,14 +1,13 @@
-/* What the CUDA files share: element types, 16-byte accesses, sums over warps and
- * blocks in a fixed order, launching.
+/* Helpers of all CUDA files: element types, 16-byte accesses, sums over warps and blocks in a fixed
+ * order, launching.
  *
- * Kernels read and write through packs of N elements: 16 bytes where rows allow
- * it, else one element. Everything is computed in float. A kernel's work is cut by
- * its shapes alone and its sums are taken in a fixed order, without atomics: the
- * same call gives the same bits.
+ * Kernels read and write through packs of N elements: 16 bytes where rows allow it, else one
+ * element. Everything is computed in float. A kernel's work is cut by its shapes alone and its sums
+ * are taken in a fixed order, without atomics: the same call gives the same bits.
  *
- * The files compile for the host as well, against the header in tests/emulated
- * that stands in for the runtime's: there every thread of a block is a fiber. So
- * they keep to one-dimensional blocks and to what that header has. */
+ * The files compile for the host as well, against the header in tests/emulated that replaces the
+ * runtime's; there every thread of a block is a fiber. Kernels therefore use one-dimensional blocks
+ * and only functions of that header. */
 #ifndef SLUICE_CUDA_DEVICE_CUH
 #define SLUICE_CUDA_DEVICE_CUH
 
@@ -48,15 +47,15 @@ __device__ inline uint16_t round_bf16(float x) {
 __device__ inline void assign(float &to, float x) { to = x; }
 __device__ inline void assign(bf16 &to, float x) { to.bits = round_bf16(x); }
 
-/* x as an array of T would keep it. */
+/* Returns x as an array of T stores it. */
 template <typename T> __device__ inline float kept(float x) {
   T t;
   assign(t, x);
   return to_float(t);
 }
 
-/* x + y as two instructions would give it: never part of a fused multiply-add, so that a
- * product rounds the same whether it is written to memory before or not. */
+/* Returns x + y, never fused into a multiply-add, so that a product rounds the same whether or not
+ * it is written to memory before. */
 __device__ inline float plain_sum(float x, float y) {
 #ifdef __CUDA_ARCH__
   return __fadd_rn(x, y);
@@ -77,7 +76,7 @@ __device__ inline float power_of_2(float x) {
 #endif
 }
 
-/* e^(x - shift), within 2^-22 or so of it where x is near. */
+/* Returns e^(x - shift), to about 2^-22 of its value where x is near `shift`. */
 __device__ inline float power_of_e(float x, float shift) { return power_of_2((x - shift) * LOG2_E); }
 
 /* Elements of one 16-byte access. */
@@ -105,9 +104,8 @@ __device__ inline void put(uint32_t *to, uint32_t x) {
   asm volatile("st.global.b32 [%0], %1;" :: "l"(__cvta_generic_to_global(to)), "r"(x) : "memory");
 }
 
-/* To the device's memory, in accesses of 16 bytes or of what there is. Left to itself the
- * compiler stores the elements one by one where it finds other stores of them to merge these
- * with. */
+/* Writes a pack to device memory, in accesses of at most 16 bytes. Without this the compiler may
+ * split the pack into single stores to merge them with other stores. */
 template <int N, typename T> __device__ inline void write_pack(T *to, const pack<T, N> &p) {
   using pair = std::conditional_t<sizeof p % 8 == 0, uint2, uint32_t>;
   using word = std::conditional_t<sizeof p % 16 == 0, uint4, pair>;
@@ -144,14 +142,14 @@ template <int N, typename T> __device__ inline void store(T *to, const float (&f
 constexpr int WARP = 32, BLOCK = 256;
 constexpr unsigned ALL = 0xffffffffu;
 
-/* Over so many lanes that follow each other, the same in each of them. */
+/* Sums over LANES consecutive lanes; each lane gets the result. */
 template <int LANES = WARP, typename S> __device__ inline S warp_sum(S x) {
 #pragma unroll
   for (int k = LANES / 2; k; k /= 2) x += __shfl_xor_sync(ALL, x, k);
   return x;
 }
 
-/* The same in every thread of a block of whole warps, up to 1024 threads. */
+/* Sums over a block of whole warps, up to 1024 threads; every thread gets the result. */
 template <typename S> __device__ inline S block_sum(S x) {
   __shared__ S of_warp[WARP];
   x = warp_sum(x);
@@ -163,8 +161,8 @@ template <typename S> __device__ inline S block_sum(S x) {
   return total;
 }
 
-/* Of a block of BLOCK threads: [t] is the sum of what threads 0 .. t have. The threads must have read
- * it (__syncthreads) before the block calls this again. */
+/* Prefix sums over a block of BLOCK threads: [t] is the sum of threads 0 .. t. The threads must
+ * have read it (__syncthreads) before the block calls this again. */
 template <typename S> __device__ inline const S *sums_up_to(S x) {
   __shared__ S sums[2][BLOCK];
   int from = 0;
@@ -181,7 +179,7 @@ template <typename S> __device__ inline const S *sums_up_to(S x) {
 
 /* ---- shared memory ------------------------------------------------ */
 
-/* What a launch gave the kernel beyond its own arrays, as warpgroups want it (warpgroup.cuh). */
+/* Dynamic shared memory of the launch, aligned as warpgroups need it (warpgroup.cuh). */
 #ifdef __CUDACC__
 #define SLI_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 #else
@@ -192,7 +190,7 @@ template <typename S> __device__ inline const S *sums_up_to(S x) {
 
 inline int64_t chunks(int64_t total, int64_t chunk) { return (total + chunk - 1) / chunk; }
 
-/* Threads of a block that goes along `n` packs. */
+/* Returns the threads of a block that goes along `n` packs. */
 inline unsigned threads_for(int64_t n) {
   int64_t warps = chunks(n, WARP);
   return (unsigned)(warps < 1 ? 1 : warps > BLOCK / WARP ? BLOCK / WARP : warps) * WARP;
@@ -209,7 +207,7 @@ void launch(void *stream, dim3 grid, unsigned threads, size_t shared, void (*ker
   cudaLaunchKernelEx(&config, kernel, P(args)...);
 }
 
-/* Lets a kernel have so much shared memory. */
+/* Allows a kernel this much dynamic shared memory. */
 template <typename... P> cudaError_t allow(void (*kernel)(P...), size_t bytes) {
   return cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               (int)bytes);
@@ -217,14 +215,14 @@ template <typename... P> cudaError_t allow(void (*kernel)(P...), size_t bytes) {
 
 inline dim3 grid_of(int64_t blocks) { return dim3((unsigned)blocks); }
 
-/* Calls f(T()) with the type of the elements. */
+/* Calls f(T()) with the element type. */
 template <typename F> auto with_elements(sl_dtype dtype, F f) {
   if (dtype == SL_BF16) return f(bf16());
   return f(float());
 }
 
-/* Calls f with wide packs where a row of `width` elements holds a whole number of
- * them, else with packs of one. */
+/* Calls f with wide packs if a row of `width` elements holds a whole number of them, else with
+ * packs of one. */
 template <int N> struct count {
   static constexpr int value = N;
 };
@@ -240,9 +238,9 @@ struct parts {
   int count;
 };
 
-/* What a kernel is told of a run of calls: tables in its parameters, of which there are 4 KB
- * on every device. Each call is a segment with `blocks` blocks of its own; what it has a
- * varying number of lies in one pool of pointers. */
+/* Kernel parameters for a run of calls: tables of at most 4 KB, the limit on every device. Each
+ * call is a segment with `blocks` blocks of its own. Pointers, which vary in number, are in one
+ * pool. */
 constexpr size_t PARAMETER_BYTES = 4096;
 template <typename S, int SEGMENTS, int POINTERS> struct run {
   S segments[SEGMENTS];
@@ -250,7 +248,7 @@ template <typename S, int SEGMENTS, int POINTERS> struct run {
   int count, pointers;
   unsigned blocks;
 
-  /* The segment of a block. */
+  /* Returns the segment of a block. */
   __device__ const S &of_block(unsigned block) const {
     int low = 0, high = count - 1;
     while (low < high) {
@@ -262,7 +260,7 @@ template <typename S, int SEGMENTS, int POINTERS> struct run {
   }
   __device__ parts parts_of(const S &s) const { return {pool + s.first_part, s.nparts}; }
 
-  /* A segment with these parts and so many blocks; NULL: it does not fit any more. */
+  /* Adds a segment with these parts and `more_blocks` blocks; returns NULL if it does not fit. */
   S *add(int nparts, const void *const *of, int64_t more_blocks) {
     if (count == SEGMENTS || pointers + nparts > POINTERS) return nullptr;
     S *s = &segments[count++];
@@ -275,7 +273,7 @@ template <typename S, int SEGMENTS, int POINTERS> struct run {
   }
 };
 
-/* The sum of a gradient's parts at `at`, from part `from` on. */
+/* Sums a gradient's parts at `at`, from part `from` on. */
 template <int N, typename T> __device__ inline void add_up(float (&g)[N], const parts &p,
                                                            int64_t at) {
   load<N>(g, (const T *)p.of[0] + at);
@@ -290,7 +288,7 @@ template <int N, typename T> __device__ inline void add_up(float (&g)[N], const 
 /* *to = the sum of `count` doubles / divisor (squares.cu). */
 void sum_all(void *stream, const void *partial, int64_t count, double divisor, void *to);
 
-/* Where the call's rows begin in their sequences. */
+/* Returns the sequence position of the call's first row. */
 inline int64_t first_position(const sl_call *call) {
   return call->tick.row + call->attrs->first;
 }

@@ -1,11 +1,11 @@
-/* The documents of a row of tokens (kernels/cpu/documents.c): a warp goes along each row. */
+/* Numbering of the documents in a row of tokens (kernels/cpu/documents.c), one warp per row. */
 #include "kernels/cuda/device.cuh"
 
 namespace {
 
 using namespace sli;
 
-/* How many documents have ended before, and where the one that goes on began. */
+/* Number of documents that have ended, and where the current one began. */
 struct progress {
   int count, begin;
 };

@@ -1,4 +1,4 @@
-/* Ops that work element by element. */
+/* CUDA kernels of element-wise ops. */
 #include "kernels/cuda/map.cuh"
 
 namespace {
@@ -30,9 +30,9 @@ struct mse_b : functor<2, 1> {
   __device__ void operator()(const float *x, float *y) const { y[0] = (x[0] - x[1]) * scale; }
 };
 
-/* ---- from type to type ------------------------------------------------ */
+/* ---- casts ------------------------------------------------------------ */
 
-constexpr int ROUNDED = 4; /* elements a thread */
+constexpr int ROUNDED = 4; /* elements per thread */
 
 __global__ void round_all(const float *from, bf16 *to, int64_t n, int64_t zeros) {
   constexpr int N = ROUNDED;
@@ -80,8 +80,9 @@ void sli_cuda_mse_b(const sl_call *call, void *stream) {
   map_call(call, stream, f);
 }
 
-/* Between any two memories: the runtime tells them apart by their addresses. */
-/* Of a program that copies from one of several to one of several, all others are absent. */
+/* Copies between any two memories: the runtime recognises them by their addresses. */
+/* Copies, if both arrays are present. In a program that copies one of several arrays to one of
+ * several, the others are absent. */
 void sli_cuda_copy(const sl_call *call, void *stream) {
   if (!call->in[0] || !call->out[0]) return;
   if (accumulates(call, 0))
@@ -105,8 +106,8 @@ void sli_cuda_round(const float *from, void *to, int64_t count, int64_t zeros, v
          (bf16 *)to, count, zeros);
 }
 
-/* A GPU's favourite order is the weight's own: both outputs are the rounded weight, and zeros
- * behind it (linear.c). */
+/* Packs a weight. A GPU reads the weight in its own order: both outputs are the rounded weight,
+ * followed by zeros (linear.c). */
 void sli_cuda_pack(const sl_call *call, void *stream) {
   int64_t count = sl_type_elements(&call->in_type[0]);
   for (int o = 0; o < 2; o++)

@@ -1,10 +1,9 @@
 /* Rows looked up in a table, and the gradient of the table.
  *
- * The gradient of a table's row is the sum of what comes back for all places of the batch
- * that hold its id, in their order. So the places are sorted by id first (sort.cuh). Then a block
- * adds up the places of one id, or of a stretch of them where an id has many: then what the
- * stretches give waits in the scratch and is added in order. Work and order follow from the ids
- * alone. */
+ * The gradient of a table's row is the sum over all places of the batch that hold its id, in their
+ * order. The places are first sorted by id (sort.cuh). A block then adds the places of one id; an
+ * id with many places is cut into stretches, whose sums wait in the scratch and are added in order.
+ * Work and order follow from the ids alone. */
 #include "kernels/cuda/sort.cuh"
 
 namespace {
@@ -26,15 +25,16 @@ __global__ void embed(const int32_t *ids, const float *table, T *y, int64_t firs
 
 /* ---- sums ------------------------------------------------
  *
- * A stretch has STRETCH places of one id, the last one of an id up to twice as many less one.
- * So the beginnings of stretches are that far apart wherever an id has more than one, and
- * stretch number begin / STRETCH has a place in the scratch to itself. */
+ *
+ * A stretch has STRETCH places of one id; the last one of an id has up to twice as many less one.
+ * The beginnings of an id's stretches are therefore at least STRETCH apart if it has several.
+ * Stretch number begin / STRETCH thus has its own place in the scratch. */
 
 constexpr int STRETCH = 64;
 
 struct stretch {
-  int32_t places; /* 0: none begins here */
-  int32_t of;     /* so many that the id has, at the id's first, else 0 */
+  int32_t places; /* 0: no stretch begins here */
+  int32_t of;     /* number of the id's stretches, stored at its first; else 0 */
 };
 
 __global__ void find_stretches(const uint64_t *keys, stretch *found, int64_t rows, int64_t vocab) {
@@ -50,7 +50,7 @@ __global__ void find_stretches(const uint64_t *keys, stretch *found, int64_t row
   found[i].of = begins && !at ? (int32_t)count : 0;
 }
 
-/* sum += the rows of dy at `count` places, in order. */
+/* Adds the rows of dy at `count` places, in order. */
 template <int N, typename T>
 __device__ inline void add_places(float (&sum)[N], const uint64_t *keys, int count, const T *dy,
                                   int64_t width) {
@@ -63,8 +63,8 @@ __device__ inline void add_places(float (&sum)[N], const uint64_t *keys, int cou
   }
 }
 
-/* Block i has the stretch that begins at key i, if one does. An id's only one is added to
- * the table at once. */
+/* Block i sums the stretch that begins at key i, if one does. An id's only stretch is added to the
+ * table directly. */
 template <typename T, int N>
 __global__ void sum_stretches(const uint64_t *keys, const stretch *found, const T *dy,
                               float *dtable, float *partial, int64_t width) {
@@ -81,7 +81,7 @@ __global__ void sum_stretches(const uint64_t *keys, const stretch *found, const 
   }
 }
 
-/* Block i adds to the table what the stretches gave of the id that begins at key i. */
+/* Block i adds the sums of all stretches of the id that begins at key i to the table. */
 template <int N>
 __global__ void join_stretches(const uint64_t *keys, const stretch *found, const float *partial,
                                float *dtable, int64_t width) {
@@ -110,7 +110,7 @@ struct room {
   stretch *found;          /* [rows] */
 };
 
-/* Of all but the partial sums, which are read in packs. */
+/* Returns the bytes of all arrays before the partial sums, which are read in packs. */
 size_t room_bytes(int64_t rows) {
   return ((size_t)rows * (2 * sizeof(uint64_t) + sizeof(stretch)) + 63) / 64 * 64;
 }

@@ -1,5 +1,5 @@
-/* Rows around the maps of experts: what several of them give a token is put together, and what is more
- * than an expert may take goes without it. */
+/* CUDA kernels around the experts' linear maps: combine merges the outputs of a token's experts;
+ * the capacity limit drops the ids beyond what an expert may take. */
 #include "kernels/cuda/sort.cuh"
 
 namespace {
@@ -23,7 +23,7 @@ __global__ void combine(const T *y, const float *weights, T *out, int64_t k, int
   }
 }
 
-/* One block a term. */
+/* One block per term. */
 template <typename T, int N>
 __global__ void combine_b(const T *y, const float *weights, const T *dout, T *dy, float *dweights,
                           int64_t k, int64_t width) {
@@ -44,11 +44,12 @@ __global__ void combine_b(const T *y, const float *weights, const T *dout, T *dy
 
 /* ---- capacity ------------------------------------------------
  *
- * One block an expert, which has its places in their order. Among as many as are too many, it looks
- * for the weight of the last one that stays, bit by bit, as numbers that sort like the weights; then
- * for how far equal ones stay. */
+ *
+ * One block per expert, which has the expert's places in order. The block searches for the weight
+ * of the last place that is kept, bit by bit, as integers that sort like the weights; then for the
+ * number of equal weights that are kept. */
 
-/* Larger weights have larger numbers; -0 is 0. */
+/* Returns a number that sorts as the weight does; -0 counts as 0. */
 __device__ inline uint32_t sortable(float x) {
   uint32_t bits;
   x = x == 0.0f ? 0.0f : x;
@@ -64,7 +65,7 @@ struct places {
   __device__ uint32_t weight(int64_t i) const { return sortable(weights[of(i)]); }
 };
 
-/* How many of the first `end` f() is true of. */
+/* Returns how many of the first `end` satisfy f(). */
 template <typename F> __device__ inline int64_t count_of(int64_t end, F f) {
   int32_t n = 0;
   for (int64_t i = threadIdx.x; i < end; i += blockDim.x) n += f(i);
@@ -82,7 +83,7 @@ __global__ void limit(const uint64_t *keys, const float *weights, int32_t *out, 
     if (count_of(p.count, [&](int64_t i) { return p.weight(i) >= more; }) >= most) last = more;
   }
   int64_t equal = most - count_of(p.count, [&](int64_t i) { return p.weight(i) > last; });
-  int64_t low = 0, high = p.count; /* up to where there are as many equal ones as stay */
+  int64_t low = 0, high = p.count; /* bisection: equal weights are kept up to here */
   while (low < high) {
     int64_t middle = (low + high) / 2;
     if (count_of(middle, [&](int64_t i) { return p.weight(i) == last; }) < equal) low = middle + 1;

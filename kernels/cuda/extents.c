@@ -13,20 +13,20 @@
 
 enum { RING = SL_CUDA_RUN_AHEAD };
 
-/* A number of rows: known, or in the word of a call under way. */
+/* A number of rows: known, or in the pinned word of a call in flight. */
 typedef struct number {
   int32_t rows;
-  const int32_t *word; /* NULL: it is `rows` */
-  bool said;           /* by a call of this firing that knew it at once */
+  const int32_t *word; /* NULL: `rows` has the number */
+  bool said;           /* set by a call of this firing that knew it at launch */
 } number;
 
-/* What a call has filled. */
+/* An output whose valid length a call sets. */
 typedef struct fill {
-  const sl_program_call *call; /* of the first variant: all fill alike */
+  const sl_program_call *call; /* of the first variant; all variants set the same outputs */
   int output;
 } fill;
 
-/* A firing under way. */
+/* A firing in flight. */
 typedef struct flight {
   int32_t *words;  /* [nfills] pinned */
   number *numbers; /* [nextents] */
@@ -36,16 +36,17 @@ typedef struct flight {
 struct sli_cuda_extents {
   const sl_program *program;
   int nfills;
-  fill *fills;       /* [nfills] all outputs of calls that fill some, in the order of calls */
+  /* [nfills] all outputs with a valid length set by calls, in the order of calls */
+  fill *fills;
   int32_t *words;    /* [RING][nfills] pinned */
   number *numbers;   /* [RING][nextents] */
   int32_t **to;      /* [RING][nbases] */
-  flight now;        /* the one that is being launched, */
-  sli_extents known; /* and its numbers, as far as they are known */
-  int32_t rows[];    /* [2][nextents] of `known` */
+  flight now;        /* firing being launched */
+  sli_extents known; /* its numbers, as far as they are known */
+  int32_t rows[];    /* [2][nextents] storage of `known` */
 };
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- creation ---------------------------------------------------------------------------- */
 
 static bool is_filled(const sl_program_call *c, int o) {
   return sli_extent_of(c->out_extent, o) >= 0 && sli_bit_on(c->op->fills, o);
@@ -58,7 +59,7 @@ static int count_fills(const sl_program *program) {
   return n;
 }
 
-/* Each call's state has the number of its first one. */
+/* Sets the number of the first filled output in each call's state. */
 static void number_fills(sli_cuda_extents *x) {
   const sl_program *program = x->program;
   for (int i = 0, n = 0; i < sli_program_call_count(program); i++) {
@@ -118,8 +119,8 @@ static int32_t within(int32_t rows, int32_t room) { return SLI_MAX(SLI_MIN(rows,
 
 static int32_t word_read(const int32_t *word) { return *(const volatile int32_t *)word; }
 
-/* The numbers of these arguments are known afterwards, unless the device has failed, which the queue
- * sees. */
+/* Waits for the stream and reads the numbers of these arguments. After a device failure they stay
+ * unknown; the queue sees the failure. */
 static void find_out(sli_cuda_extents *x, const int16_t *which, int count, void *stream) {
   for (int i = 0; i < count; i++) {
     int e = sli_extent_of(which, i);
@@ -130,7 +131,8 @@ static void find_out(sli_cuda_extents *x, const int16_t *which, int count, void 
   }
 }
 
-/* What several calls of a firing fill may be one number, and who knows it at once saves waiting. */
+/* Records the source of a valid length. Several calls of a firing may set the same number; a call
+ * that knows it at launch saves the wait. */
 static void take_rows(sli_cuda_extents *x, const sl_program_call *c, int o, int32_t *word) {
   int e = sli_extent_of(c->out_extent, o);
   number *n = &x->now.numbers[e];
@@ -140,7 +142,7 @@ static void take_rows(sli_cuda_extents *x, const sl_program_call *c, int o, int3
     n->word = word;
 }
 
-/* A call that looks at extents, or fills. */
+/* Launches a call that reads or sets valid lengths. */
 static void launch_counting(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
   const sli_cuda_call *made = c->state;
   int32_t in_rows[c->nin + 1], *words = c->op->fills ? x->now.words + made->fill : NULL;
@@ -154,14 +156,14 @@ static void launch_counting(sli_cuda_extents *x, const sl_program_call *c, sl_ca
     if (is_filled(c, o) && call->out[o]) take_rows(x, c, o, &words[o]);
 }
 
-/* Over no rows: what is made of rows has none either, and sums are 0. */
+/* Handles a call on zero rows: outputs with a valid length have no rows either, and sums are 0. */
 static void launch_empty(const sl_program_call *c, const sl_call *call, void *stream) {
   for (int o = 0; o < c->nout; o++)
     if (call->out[o] && !sli_bit(call->accumulate, o) && sli_extent_of(c->out_extent, o) < 0)
       cudaMemsetAsync(call->out[o], 0, sl_type_bytes(&c->out_type[o]), stream);
 }
 
-/* A call that knows of no extents sees arrays that are no longer. */
+/* Launches a call that knows of no valid lengths, on types cut to their valid rows. */
 static void launch_cut(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
   const sli_cuda_call *made = c->state;
   sl_type in_type[c->nin + 1], out_type[c->nout + 1];

@@ -1,4 +1,5 @@
-/* The first element that is not finite: of each block's share on the device, of all on the host. */
+/* Search for the first element that is not finite: per block on the device, then over the blocks on
+ * the host. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/finite.h"
 
@@ -13,7 +14,7 @@ SLI_HD inline double number(double x) { return x; }
 SLI_HD inline double number(float x) { return x; }
 SLI_HD inline double number(bf16 x) { return sli_bf16_to_float(x.bits); }
 
-/* A block's share is in a row; its threads go through it side by side. */
+/* Searches a block's share, a contiguous range that its threads scan side by side. */
 template <typename T>
 __global__ void first_not_finite(const T *x, int64_t n, int64_t share, int64_t *found) {
   __shared__ int64_t places[BLOCK];

@@ -1,5 +1,5 @@
-/* Functions of up to three numbers over arrays that broadcast, summed over the dims that the output
- * has not. Each array has its own type. */
+/* Functions of up to three numbers over broadcast arrays, summed over the dims that the output
+ * lacks. Each array has its own type. */
 #ifndef SLUICE_CUDA_FOLD_CUH
 #define SLUICE_CUDA_FOLD_CUH
 
@@ -9,7 +9,7 @@
 namespace sli {
 
 struct operand {
-  const void *at; /* NULL: there is none */
+  const void *at; /* NULL: absent */
   sl_dtype dtype;
 };
 
@@ -39,12 +39,12 @@ struct fold_args {
   sli_space space;
   operand in[SLI_SPACE_INPUTS];
   void *out;
-  sl_dtype dtype; /* of out */
+  sl_dtype dtype; /* type of out */
   bool add;
   double factor;
 };
 
-/* Places in the inputs of position `number` of dims [from, to). */
+/* Moves the places in the inputs to position `number` of dims [from, to). */
 __device__ inline void move(const sli_space &s, int from, int to, int64_t number, int64_t *at) {
   for (int d = to - 1; d >= from; number /= s.dim[d--])
     for (int a = 0; a < SLI_SPACE_INPUTS; a++) at[a] += number % s.dim[d] * s.step[a][d];
@@ -57,7 +57,7 @@ __device__ inline V fold_at(const fold_args &g, const int64_t *base, int64_t k) 
   return F::template of<V>(get<V>(g.in[0], at[0]), get<V>(g.in[1], at[1]), get<V>(g.in[2], at[2]));
 }
 
-/* One thread an element of the output. */
+/* One thread per element of the output. */
 template <typename F, typename V> __global__ void fold_threads(fold_args g) {
   int64_t e = (int64_t)blockIdx.x * BLOCK + threadIdx.x, at[SLI_SPACE_INPUTS] = {0, 0, 0};
   if (e >= g.space.total) return;
@@ -67,7 +67,7 @@ template <typename F, typename V> __global__ void fold_threads(fold_args g) {
   put_number(g.out, g.dtype, e, g.factor == 1 ? y : y * g.factor, g.add);
 }
 
-/* One block an element. */
+/* One block per element of the output. */
 template <typename F, typename V> __global__ void fold_block(fold_args g) {
   int64_t at[SLI_SPACE_INPUTS] = {0, 0, 0};
   move(g.space, 0, g.space.kept, blockIdx.x, at);
@@ -87,7 +87,8 @@ template <typename F, typename V> void fold(void *stream, const fold_args &g) {
     launch(stream, grid_of(g.space.total), BLOCK, 0, fold_block<F, V>, g);
 }
 
-/* The first of the largest; one that is no number is larger than all. */
+/* Returns true if v at k ranks before top at `where`: the first of the largest; NaN counts as
+ * largest. */
 __device__ inline bool is_better(float v, int64_t k, float top, int64_t where) {
   if (isnan(v) != isnan(top)) return isnan(v);
   if (isnan(v) || v == top) return k < where;

@@ -1,19 +1,18 @@
-/* Fusing: a peephole over a program's calls.
+/* Fusing: a peephole pass over a program's calls.
  *
- * A program made ready is a list of steps, at first one for each call. Where two steps
- * match a row of the table below, they become one, if either of them may move to the other:
- * if it changes places with all that stands between (order.c). The plan, the graph and
- * memory know nothing of this.
+ * A prepared program is a list of steps, at first one per call. Two steps that match an entry of
+ * the table below become one, if either of them may move to the other: it must commute with all
+ * steps between (order.c). The plan, the graph and memory planning do not know about fusing.
  *
- * What the first of two calls hands to the second need not be written where nobody reads it
- * afterwards: the second writes there itself, or it lies in the workspace, and no later call
- * reads it before it is overwritten. A slot of a register has readers elsewhere, and is
+ * The intermediate array of two fused calls need not be written if nothing reads it afterwards:
+ * either the second call writes to the same place, or the array is in the workspace and is
+ * overwritten before any later call reads it. A slot of a register has consumers elsewhere and is
  * always written.
  *
- * A fused kernel reads its inputs while it writes its outputs. Calls one by one may give an
- * output the place of an input that was needed no longer, so that is looked at too: such
- * places must be apart, or the very same where the row says that it reads an element before
- * it writes there. */
+ * A fused kernel reads its inputs while it writes its outputs. Separate calls may place an output
+ * over an input that is no longer needed, so the pass checks for aliasing. Such places must be
+ * disjoint, or identical if the table entry says that the kernel reads an element before it writes
+ * there. */
 #include "kernels/cuda/fuse.h"
 
 #include <stdlib.h>
@@ -53,16 +52,16 @@ static const sli_cuda_fused rows[] = {
 
 enum { LONGEST_RUN = 256 };
 
-/* ---- what would go wrong ------------------------------------------------ */
+/* ---- checks ------------------------------------------------------------- */
 
-/* Is it launched by how many rows there are? */
+/* Returns true if the launch depends on valid lengths. */
 static bool has_rows(const sl_program_call *c) { return c->in_extent || c->out_extent; }
 
 static bool overwrites(const sl_program_call *c) {
   return !(c->accumulate | c->accumulate_span | c->op->updates);
 }
 
-/* Is an output of b just where that lies? Then b leaves nothing of what was there. */
+/* Returns true if an output of b has exactly this span, and so overwrites all of it. */
 static bool takes_place(const sl_program_call *b, sli_span span) {
   for (int o = 0; o < b->nout; o++) {
     sli_span out = sli_output_span(b, o);
@@ -75,8 +74,8 @@ static bool is_same(sl_place a, const sl_type *a_type, sl_place b, const sl_type
   return a.base >= 0 && a.base == b.base && a.offset == b.offset && sl_type_equal(a_type, b_type);
 }
 
-/* The row's input of b is all of that output of a, and nothing else of b has to do with it,
- * unless an output takes its place. */
+/* Returns true if b's input is all of a's output, and nothing else of b touches it, unless an
+ * output replaces it. */
 static bool hands_over(const sl_program_call *a, const sl_program_call *b,
                        const sli_cuda_fused *row) {
   sli_span span = sli_output_span(a, row->output);
@@ -93,7 +92,8 @@ static bool hands_over(const sl_program_call *a, const sl_program_call *b,
   return overwrites(a) && overwrites(b) && (!sli_call_writes(b, span) || takes_place(b, span));
 }
 
-/* Output o of `writer` and input i of `reader` lie apart, or, if `in_place`, on each other. */
+/* Returns true if output o of `writer` and input i of `reader` are disjoint, or identical if
+ * `in_place`. */
 static bool is_apart(const sl_program_call *writer, int o, const sl_program_call *reader, int i,
                      bool in_place) {
   sli_span out = sli_output_span(writer, o), in = sli_input_span(reader, i);
@@ -122,7 +122,7 @@ static bool steps_commute(const sli_cuda_step *s, const sli_cuda_step *t) {
   return true;
 }
 
-/* Where steps i and j can meet: i or j, or -1. */
+/* Returns where steps i and j can be merged: i or j, or -1. */
 static int meeting_place(const sli_cuda_steps *all, int i, int j) {
   bool later = true, earlier = true;
   for (int k = i + 1; k < j; k++) {
@@ -132,7 +132,7 @@ static int meeting_place(const sli_cuda_steps *all, int i, int j) {
   return earlier ? i : later ? j : -1;
 }
 
-/* The later step's calls go to the earlier step, and that stands at `place` then. */
+/* Merges the later step's calls into the earlier step, which moves to `place`. */
 static void merge(sli_cuda_steps *all, int i, int j, int place) {
   sli_cuda_step merged = all->steps[i];
   const sli_cuda_step *other = &all->steps[j];
@@ -151,8 +151,8 @@ static void merge(sli_cuda_steps *all, int i, int j, int place) {
           (size_t)(all->count - gone) * sizeof *all->steps);
 }
 
-/* Is any of what lies there read by a step from `from` on, but `except`, before it is
- * overwritten? Of what is overwritten in part, the rest is looked after. */
+/* Returns true if a step from `from` on, except `except`, reads any of the span before it is
+ * overwritten. A partial overwrite shrinks the span. */
 static bool is_read(const sli_cuda_steps *all, int from, int except, sli_span span) {
   for (int s = from; s < all->count && span.begin < span.end; s++)
     for (int i = 0; i < all->steps[s].ncalls && s != except; i++) {
@@ -196,7 +196,7 @@ static bool fuse_pair(sli_cuda_steps *all, int i, int j, const sli_cuda_fused *r
   return true;
 }
 
-/* Step i and a later one that reads what it makes. */
+/* Fuses step i with a later step that reads its output. */
 static bool fuse_from(sli_cuda_steps *all, int i, const sli_cuda_fused *row, int32_t workspace) {
   const sl_program_call *a = all->steps[i].calls[0];
   sli_span span = sli_output_span(a, row->output);
@@ -213,7 +213,7 @@ static bool fuse_from(sli_cuda_steps *all, int i, const sli_cuda_fused *row, int
 
 /* ---- runs ------------------------------------------------ */
 
-/* Step i and the next call of its op. */
+/* Adds the next call of the same op to step i. */
 static bool extend_run(sli_cuda_steps *all, int i, const sli_cuda_fused *row) {
   int j = i + 1;
   while (j < all->count && (all->steps[j].fused || all->steps[j].calls[0]->op != row->first)) j++;
@@ -258,7 +258,7 @@ void sli_cuda_fuse(const sl_program *program, int variant, sli_cuda_steps *steps
     step->calls[0] = &calls[i];
   }
   for (int i = 0; wanted && i < steps->count;)
-    if (!fuse_at(steps, i, workspace)) i++; /* else another step may stand here now */
+    if (!fuse_at(steps, i, workspace)) i++; /* otherwise another step may be here now */
 }
 
 void sli_cuda_unfuse(sli_cuda_steps *steps) {

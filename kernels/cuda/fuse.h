@@ -1,5 +1,5 @@
-/* Which of a program's calls a GPU runs as one: the table of fused rows, and the pass over
- * a program that finds their places (fuse.c). */
+/* Fusion of a program's calls on a GPU: the table of fused ops, and the pass over a program that
+ * finds matches (fuse.c). */
 #ifndef SLUICE_CUDA_FUSE_H
 #define SLUICE_CUDA_FUSE_H
 
@@ -14,16 +14,16 @@ struct sl_program;
 struct sli_cuda_step;
 struct sli_cuda_steps;
 
-/* One fused row: `first`, whose output `output` is input `input` of `second`; or, where there
- * is no `second`, any number of calls of `first` that have nothing to do with each other. */
+/* A fused op: output `output` of `first` is input `input` of `second`. If there is no `second`: any
+ * number of independent calls of `first`. */
 typedef struct sli_cuda_fused {
   const sl_op *first, *second;
   int output, input;
-  uint32_t same; /* bit i: input i is the same array for both */
-  bool in_place; /* an output may lie where an input of the same type lies */
-  /* As of a plain row, with all calls. `kept`: what is handed over is written; where it
-   * is not, its place in calls[0].out is NULL at the launch. False: these calls cannot be
-   * fused after all. NULL: they can. */
+  uint32_t same; /* bit i: both calls have the same array as input i */
+  bool in_place; /* an output may alias an input of the same type */
+  /* Prepares as a plain op does, with all calls. `kept`: the intermediate array is written;
+   * otherwise its entry in calls[0].out is NULL at launch. Returns false if these calls cannot be
+   * fused. NULL: they always can. */
   bool (*prepare)(const sl_call *calls, bool kept, void **state);
   void (*release)(void *state);
   size_t (*scratch)(const sl_call *calls, int ncalls);
@@ -31,7 +31,7 @@ typedef struct sli_cuda_fused {
                  void *stream);
 } sli_cuda_fused;
 
-/* The launchers of fuse.c's table. */
+/* Launchers of fuse.c's table. */
 #define SLI_CUDA_FUSED_LAUNCHERS(X) \
   X(add_layernorm) X(add_rmsnorm) X(layernorm_b_add) X(rmsnorm_b_add) X(linear_gelu) \
   X(linear_b_gelu_b) X(cross_entropy_cross_entropy_b) \
@@ -50,12 +50,12 @@ bool sli_cuda_cross_entropy_cross_entropy_b_prepare(const sl_call *calls, bool k
 bool sli_cuda_weighted_cross_entropy_weighted_cross_entropy_b_prepare(const sl_call *calls,
                                                                       bool kept, void **state);
 
-/* The steps of one variant of a program. */
+/* Create and destroy the steps of one variant of a program. */
 void sli_cuda_fuse(const struct sl_program *program, int variant, struct sli_cuda_steps *steps);
 void sli_cuda_unfuse(struct sli_cuda_steps *steps);
 
-/* Launches a fused step with this firing's addresses; false: not all that it needs is wanted
- * this time, and its calls are to be launched one by one. */
+/* Launches a fused step with this firing's addresses. Returns false if an output that it needs is
+ * not wanted in this firing; its calls must then be launched one by one. */
 bool sli_cuda_fused_launch(const struct sli_cuda_step *step, const struct sl_firing *firing,
                            const sl_tick *tick, void *scratch, void *stream);
 

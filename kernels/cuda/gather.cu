@@ -1,6 +1,6 @@
-/* Elements taken by their positions along a dim, and sums at such positions: those of whole rows as
- * the gradient of a table is made, others by a thread for each line, in the order of the index.
- * What is bf16 is summed in f32 first. */
+/* Elements gathered by index along a dim, and scatter-add. Scatter-add of whole rows works as the
+ * gradient of a table; otherwise one thread per line adds in the order of the index. bf16 outputs
+ * are first summed in f32. */
 #include "ops/bag.h"
 #include "kernels/cuda/device.cuh"
 #include "ops/indexing.h"
@@ -31,7 +31,7 @@ __global__ void take(sli_indexing by, const int32_t *index, const X *x, Y *y, fl
   else put_other(y[i], other);
 }
 
-/* One block a row. */
+/* One block per row. */
 template <typename X, typename Y>
 __global__ void take_rows(sli_indexing by, const int32_t *index, const X *x, Y *y, float other) {
   int64_t row = blockIdx.x, outer = row / by.m;
@@ -58,17 +58,17 @@ template <typename X, typename Y> void gather_as(const sl_call *call, void *stre
 
 /* ---- sums ------------------------------------------------ */
 
-/* What is added to what. */
+/* Arguments of a scatter-add. */
 struct adding {
   sli_indexing by;
   const int32_t *index;
   const void *src;
-  sl_dtype dtype; /* of src */
+  sl_dtype dtype; /* type of src */
   float *sums;    /* [outer, n, inner] */
-  bool shows;     /* an index that is not there makes its line no number */
+  bool shows;     /* an index out of range sets its line to NaN */
 };
 
-/* One thread a line. */
+/* One thread per line. */
 template <typename T> __global__ void add_lines(adding a, int64_t n) {
   const sli_indexing &by = a.by;
   int64_t line = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -83,7 +83,7 @@ template <typename T> __global__ void add_lines(adding a, int64_t n) {
   }
 }
 
-/* Of whole rows. */
+/* Sets lines with an index out of range to NaN, for whole rows. */
 __global__ void show_others(adding a) {
   int64_t k = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (k >= a.by.m) return;
@@ -96,12 +96,13 @@ template <typename T> __global__ void copy_to(const T *x, float *y, int64_t n) {
   if (i < n) y[i] = to_float(x[i]);
 }
 
-/* Is it the gradient of a table? */
+/* Returns true if the scatter-add has the form of a table's gradient. */
 bool is_table(const sli_indexing &by, const sl_type *index) {
   return by.outer == 1 && by.rows && sl_type_elements(index) == by.m;
 }
 
-/* The call that makes it: of ids [m] and rows [m, inner] a table [n, inner], added to. */
+/* The table gradient call that computes it: ids [m] and rows [m, inner] are added to a table [n,
+ * inner]. */
 struct table_call {
   sl_type in_type[2], out_type;
   const void *in[2];
@@ -157,8 +158,8 @@ void add_all(const sl_call *call, const adding &a, const sl_type *index, void *s
   });
 }
 
-/* Sums begin as `base`, zeros if it is NULL, and are made in the scratch where the output is not
- * f32; `own`: bytes of the scratch that others need. */
+/* Initialises sums with `base`, or zeros if it is NULL, and adds. If the output is not f32, sums
+ * are made in the scratch, behind `own` bytes that are used otherwise. */
 void sum_up(const sl_call *call, adding a, const sl_type *index, const void *base, sl_dtype of_base,
             size_t own, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
@@ -215,7 +216,7 @@ const float *weights_of(const sl_call *call, int i) {
   return call->nin > i ? (const float *)call->in[i] : nullptr;
 }
 
-/* One block a bag. */
+/* One block per bag. */
 template <typename T>
 __global__ void fill_bags(bags b, const float *table, const float *weights, T *y) {
   int64_t row = blockIdx.x, begin = row * b.most;
@@ -233,7 +234,7 @@ __global__ void fill_bags(bags b, const float *table, const float *weights, T *y
   }
 }
 
-/* What comes back to each id of each bag, and the ids without those that stand for nothing. */
+/* Writes the gradient for each id of each bag, and the ids without padding. */
 template <typename T>
 __global__ void spread_bags(bags b, const T *dy, const float *weights, int32_t *ids, float *rows) {
   int64_t l = blockIdx.x, row = l / b.most;
@@ -246,7 +247,7 @@ __global__ void spread_bags(bags b, const T *dy, const float *weights, int32_t *
     rows[l * b.width + c] = by * to_float(dy[row * b.width + c]);
 }
 
-/* One warp an id. */
+/* One warp per id. */
 template <typename T>
 __global__ void bag_weights(bags b, const T *dy, const float *table, float *dweights) {
   int64_t l = blockIdx.x, row = l / b.most, id = b.ids[l] - b.first;

@@ -1,35 +1,33 @@
-/* CUDA graphs: what a firing launches, as one thing.
+/* CUDA graphs: all launches of a firing, replayed as one.
  *
- * To launch a kernel costs the host some microseconds, and a program has dozens. A graph of
- * them costs little more than one. It holds the arguments of its kernels, though, and these
- * change from firing to firing: slots rotate. So a program keeps one graph for each
- * combination that it meets. A combination is all that its launches depend on: the addresses
- * of the bases that its places refer to, whether a slot that sums go to is written for the
- * first time, the piece of the sequence, and the scratch. A row whose launch depends on more
- * than that says so (sli_cuda_row.varies), and a program that has it is never captured; nor
- * is one with a user's own op, of which nothing is known, one whose launches depend on how many
- * rows there are, or one with a single step, where there is nothing to gain.
+ * Launching a kernel costs the host some microseconds, and a program has dozens. A graph of them
+ * costs little more than one launch. A graph contains the arguments of its kernels, though, and
+ * these change from firing to firing, because slots rotate. A program therefore keeps one graph per
+ * combination that it meets. A combination is everything that its launches depend on: the addresses
+ * of the bases in use, whether an accumulated slot is written for the first time, the piece of the
+ * sequence, and the scratch. Some programs are never captured: those with an op whose launch
+ * depends on more (sli_cuda_row.varies), with a user-defined op, or with launches that depend on
+ * the number of rows. A program with a single step gains nothing and is not captured either.
  *
  * The first firing of a combination is launched step by step, so that kernels are loaded and
- * libraries have begun; the second one is captured and becomes a graph, which it launches,
- * and so does every later one.
+ * libraries initialised. The second one is captured into a graph and launched by it, as is every
+ * later one.
  *
- * There may be very many combinations: registers whose quotas have no common factor rotate
- * past each other. A program keeps SLI_CUDA_GRAPHS of them. A new one takes the place of the
- * one that was used least recently if that was long ago; otherwise it is launched step by
- * step, for where more of them come round than there is room for, whoever always made room
- * would always find what he has just thrown away. To put other addresses into a graph that
- * exists is not cheaper: for products of cuBLASLt it takes a second capture, which makes all
+ * There may be very many combinations: registers whose quotas have no common factor rotate past
+ * each other. A program keeps SLI_CUDA_GRAPHS of them. A new one replaces the least recently used
+ * one if that was used long ago; otherwise it is launched step by step. When more combinations
+ * rotate than fit, plain LRU would always evict the one needed next. Updating the addresses of an
+ * existing graph is not cheaper: for cuBLASLt products it takes a second capture, which makes all
  * the launches.
  *
- * Whether a graph is worth it is not known in advance. So the first firings are launched step
- * by step and timed, then as many by graphs, and what took the host less time, by the fastest
- * of each, is how the program goes on. Graphs that lose are thrown away. Results have the
- * same bits either way: the same kernels get the same arguments in the same order.
- * SLUICE_CUDA_GRAPHS=0 makes no graphs, 1 uses them without timing.
+ * Whether graphs pay off is not known in advance. The first firings are launched step by step and
+ * timed, then as many by graphs. The program continues with the way whose fastest firing took the
+ * host less time. Graphs that lose are destroyed. Results have the same bits either way: the same
+ * kernels get the same arguments in the same order. SLUICE_CUDA_GRAPHS=0 makes no graphs, 1 uses
+ * them without timing.
  *
- * A capture can fail: the device or a library may refuse. Then the program is launched step
- * by step from there on. Where what is wrong is not the capture, that shows it too. */
+ * A capture can fail: the device or a library may refuse. The program is then launched step by step
+ * from there on. An error that is not due to the capture shows up in that launch as well. */
 #include "kernels/cuda/graphs.h"
 
 #include <stdatomic.h>
@@ -42,29 +40,29 @@
 
 enum { TRIES = 8, IDLE = 4 * SLI_CUDA_GRAPHS };
 
-/* What launches took the host. */
+/* Host time of launches. */
 typedef struct cost {
   int count;
   uint64_t least_ns;
 } cost;
 
-/* A combination that has been met. */
+/* A combination that has occurred. */
 typedef struct entry {
   uint64_t hash;
   uint64_t *words;
-  uint64_t used;        /* the launch that met it last */
+  uint64_t used;        /* last launch with this combination */
   cudaGraphExec_t exec; /* NULL: none yet */
 } entry;
 
 struct sli_cuda_graphs {
-  bool off;     /* launched step by step from now on */
-  bool settled; /* by graphs where there are any */
-  bool cut;     /* into pieces */
+  bool off;     /* always launched step by step from now on */
+  bool settled; /* timing is over: graphs are used where they exist */
+  bool cut;     /* the sequence is cut into pieces */
   int nbases, nspans;
-  int *bases;   /* that its places refer to */
-  int *spans;   /* those where it matters who writes first */
+  int *bases;   /* bases in use */
+  int *spans;   /* bases for which the first writer matters */
   size_t nwords;
-  uint64_t *words; /* of the combination at hand */
+  uint64_t *words; /* words of the current combination */
   uint64_t launches;
   cost by_step, by_graph;
   int count;
@@ -97,7 +95,7 @@ static void mark_spans(const sl_program_call *c, bool *span) {
     if (sli_bit(c->accumulate_span, o) && c->out[o].base >= 0) span[c->out[o].base] = true;
 }
 
-/* Which bases are marked; returns how many. */
+/* Lists the marked bases; returns how many. */
 static int list(const bool *marks, int nbases, int *of) {
   int count = 0;
   for (int i = 0; i < nbases; i++)
@@ -157,7 +155,7 @@ static void turn_off(sli_cuda_graphs *g) {
 
 /* ---- combinations ------------------------------------------------ */
 
-/* Writes the combination to g->words; its hash. */
+/* Writes the combination to g->words; returns its hash. */
 static uint64_t note(sli_cuda_graphs *g, const sl_firing *firing, const void *scratch) {
   uint64_t *w = g->words, hash = SLI_HASH_SEED;
   *w++ = (uintptr_t)scratch;
@@ -175,7 +173,7 @@ static bool is_noted(const sli_cuda_graphs *g, const entry *e, uint64_t hash) {
   return e->hash == hash && !memcmp(e->words, g->words, g->nwords * sizeof *g->words);
 }
 
-/* A place for a combination that is new, or NULL. */
+/* Returns an entry for a new combination, or NULL. */
 static entry *make_room(sli_cuda_graphs *g) {
   if (g->count < SLI_CUDA_GRAPHS) {
     entry *e = &g->entries[g->count++];
@@ -186,12 +184,12 @@ static entry *make_room(sli_cuda_graphs *g) {
   for (int i = 1; i < g->count; i++)
     if (g->entries[i].used < oldest->used) oldest = &g->entries[i];
   if (g->launches - oldest->used < IDLE) return NULL;
-  if (oldest->exec) cudaGraphExecDestroy(oldest->exec); /* once it is through, if it runs */
+  if (oldest->exec) cudaGraphExecDestroy(oldest->exec); /* takes effect after a running launch */
   oldest->exec = NULL;
   return oldest;
 }
 
-/* The entry of this firing's combination; *again: it was there already. NULL: no room. */
+/* Returns the entry of this firing's combination; *again: it existed before. NULL: no room. */
 static entry *look_up(sli_cuda_graphs *g, const sl_firing *firing, const void *scratch,
                       bool *again) {
   uint64_t hash = note(g, firing, scratch);
@@ -229,7 +227,7 @@ static void say_failed(const sl_firing *firing, cudaError_t error) {
           error ? cudaGetErrorString(error) : "something did not start while capturing");
 }
 
-/* Makes e->exec. Nothing has been launched then. */
+/* Captures into e->exec. Launches nothing. */
 static cudaError_t capture(entry *e, const sli_cuda_launch *how, bool *spoiled) {
   cudaGraph_t graph = NULL;
   cudaError_t error = cudaStreamBeginCapture(how->stream, cudaStreamCaptureModeThreadLocal);
@@ -241,7 +239,8 @@ static cudaError_t capture(entry *e, const sli_cuda_launch *how, bool *spoiled) 
     error = cudaStreamEndCapture(how->stream, &graph);
   }
   if (!error && !*spoiled) error = cudaGraphInstantiate(&e->exec, graph, 0);
-  if (!error && e->exec) error = cudaGraphUpload(e->exec, how->stream); /* takes memory there */
+  /* allocates device memory */
+  if (!error && e->exec) error = cudaGraphUpload(e->exec, how->stream);
   if (graph) cudaGraphDestroy(graph);
   return error;
 }
@@ -251,7 +250,7 @@ static bool make_graph(sli_cuda_graphs *g, entry *e, const sl_firing *firing,
   bool spoiled = false;
   cudaError_t error = capture(e, how, &spoiled);
   if (!error && !spoiled) return true;
-  cudaGetLastError(); /* it is said here: forget it */
+  cudaGetLastError(); /* reported here: clear it */
   say_failed(firing, error);
   turn_off(g);
   return false;
@@ -270,7 +269,8 @@ static void settle(sli_cuda_graphs *g) {
   if (g->by_graph.least_ns >= g->by_step.least_ns) turn_off(g);
 }
 
-/* Neither by a graph nor by steps, in a firing that makes one, is timed. */
+/* Launches a firing. The firing that creates a graph is not timed, neither as a graph nor as
+ * steps. */
 cudaError_t sli_cuda_graphs_launch(sli_cuda_graphs *g, const sl_firing *firing,
                                    const sli_cuda_launch *how, bool *replayed) {
   *replayed = false;

@@ -1,4 +1,4 @@
-/* A program's launches, captured and replayed. */
+/* Capture and replay of a program's launches. */
 #ifndef SLUICE_CUDA_GRAPHS_H
 #define SLUICE_CUDA_GRAPHS_H
 
@@ -6,16 +6,16 @@
 
 #include <sluice/program.h>
 
-enum { SLI_CUDA_GRAPHS = 64 }; /* of one program, at most */
+enum { SLI_CUDA_GRAPHS = 64 }; /* most graphs of one program */
 
 typedef struct sli_cuda_graphs sli_cuda_graphs;
 
-/* For a program whose calls are launched in `steps` steps. NULL: it is never captured. */
+/* Creates the graphs of a program whose calls are launched in `steps` steps. NULL: never
+ * captured. */
 sli_cuda_graphs *sli_cuda_graphs_create(const sl_program *program, int steps);
 void sli_cuda_graphs_destroy(sli_cuda_graphs *graphs);
 
-/* How a firing is launched one step after the other: launch(arg), on `stream`, with
- * `scratch` for the calls. */
+/* Step-by-step launch of a firing: launch(arg), on `stream`, with `scratch` for the calls. */
 typedef struct sli_cuda_launch {
   void (*launch)(void *arg);
   void *arg;
@@ -23,13 +23,13 @@ typedef struct sli_cuda_launch {
   const void *scratch;
 } sli_cuda_launch;
 
-/* Launches a firing, that way or by a graph; then *replayed is true. The calling thread has
- * chosen the stream's device. Fails only where a graph that was made is not launched. */
+/* Launches a firing, step by step or by a graph; *replayed: by a graph. The calling thread has set
+ * the stream's device. Fails only if an existing graph cannot be launched. */
 cudaError_t sli_cuda_graphs_launch(sli_cuda_graphs *graphs, const sl_firing *firing,
                                    const sli_cuda_launch *how, bool *replayed);
 
-/* Of those who launch, where something could not be: true if the calling thread is
- * capturing, which has failed then and is all that has. */
+/* Reports a failed launch. Returns true if the calling thread is capturing: then only the capture
+ * has failed. */
 bool sli_cuda_capture_spoil(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Group norm: one block a group; of the weights' gradients, one a channel. */
+/* Group norm: one block per group; one per channel for the weights' gradients. */
 #include "kernels/cuda/device.cuh"
 
 namespace {
@@ -19,7 +19,7 @@ groups groups_of(const sl_call *call) {
   return g;
 }
 
-/* Of element e of the block's group. */
+/* Returns the channel of element e of the block's group. */
 __device__ inline int64_t channel_of(const groups &g, int64_t e) {
   return blockIdx.x % g.count * g.channels + e / g.inner;
 }

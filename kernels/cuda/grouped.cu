@@ -1,16 +1,17 @@
-/* Linear maps of experts: each row goes through the map of the expert that its id names.
+/* Grouped linear maps of experts: each row goes through the map of the expert that its id names.
  *
- * Rows are sorted by expert, then by place (sort.cuh), and cut into tiles of one expert's rows: that
- * is a table in the scratch, which a block looks up by its number. There are at most rows / TILE +
- * experts of them, as many blocks are launched, and those without a tile are through at once, so the
- * host need not know who got how many. A block gathers the rows of its tile from where they are as it
- * multiplies, and puts what comes of them back there. A gradient of weights is one block's for each
- * part of each expert's, which goes over all rows of that expert.
+ * Rows are sorted by expert, then by place (sort.cuh), and cut into tiles of one expert's rows. A
+ * table of tiles in the scratch is indexed by block. There are at most rows / TILE + experts tiles.
+ * That many blocks are launched, and blocks without a tile exit at once, so the host need not know
+ * the experts' row counts. A block gathers its tile's rows during the product and scatters the
+ * results back. For the gradient of weights, one block computes each part of each expert's matrix,
+ * over all rows of the expert.
  *
- * A block has 64 x 128 numbers of the result, a warp 32 x 32 of these, on the tensor cores (mma.cuh).
- * While it multiplies one stage of 32 of the inner dimension out of shared memory, the next one is on
- * its way into registers; there f32 weights of bf16 rows are rounded. Bands of 16 rows that a tile
- * does not have are left out, so few rows for an expert cost little more than reading its weights. */
+ * A block computes 64 x 128 numbers of the result, a warp 32 x 32 of these, on the tensor cores
+ * (mma.cuh). While it multiplies one stage of 32 of the inner dimension from shared memory, the
+ * next stage is loaded into registers; there f32 weights for bf16 rows are rounded. Bands of 16
+ * rows that a tile lacks are skipped, so few rows for an expert cost little more than reading its
+ * weights. */
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/sort.cuh"
 
@@ -23,15 +24,16 @@ constexpr int TILE = 64, COLUMNS = 128, DEPTH = 32;
 /* ---- tiles of one expert's rows ------------------------------------------------ */
 
 struct tile {
-  int32_t expert, begin, count; /* of the sorted rows; count 0: none */
+  int32_t expert, begin, count; /* range of the sorted rows; count 0: none */
 };
 
-/* What is in the scratch. */
+/* Arrays in the scratch. */
 struct groups {
   uint64_t *keys, *others;  /* [rows] */
-  float *shared;            /* [rows, K] gradients of rows that are for several ids */
+  float *shared;            /* [rows, K] gradients of rows that several ids share */
   tile *tiles;              /* [most] */
-  int32_t *begins, *before; /* [experts + 1] an expert's first row, and tiles of those before it */
+  /* [experts + 1] an expert's first row, and the number of tiles before it */
+  int32_t *begins, *before;
   int64_t rows, experts, most;
 };
 
@@ -39,7 +41,7 @@ int64_t most_tiles(int64_t rows, int64_t experts) { return rows / TILE + experts
 
 size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Has a token one row for all its ids? */
+/* Returns true if all ids of a token share one row of x. */
 bool is_shared(const sl_type *x, const sl_type *ids) { return x->ndim == ids->ndim; }
 bool is_summed(const sl_type *x, const sl_type *ids) {
   return is_shared(x, ids) && sl_type_last(ids) > 1;
@@ -54,7 +56,7 @@ size_t groups_bytes(int64_t rows, int64_t experts) {
          rounded((size_t)(experts + 1) * 2 * sizeof(int32_t));
 }
 
-/* Of ids that need not all be valid, those that are. */
+/* Returns the number of valid ids, where a valid length (extent) limits them. */
 int64_t valid_ids(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
   int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
@@ -79,7 +81,7 @@ groups groups_of(const sl_call *call, const sl_type *w) {
 
 __device__ inline int32_t tiles_for(int32_t rows) { return (rows + TILE - 1) / TILE; }
 
-/* The last expert before which there are no more than `t` tiles. */
+/* Returns the last expert before which there are at most `t` tiles. */
 __device__ inline int64_t expert_of_tile(const int32_t *before, int64_t experts, int32_t t) {
   int64_t low = 0, high = experts - 1;
   while (low < high) {
@@ -90,7 +92,7 @@ __device__ inline int64_t expert_of_tile(const int32_t *before, int64_t experts,
   return low;
 }
 
-/* One block. */
+/* Runs in one block. */
 __global__ void find_tiles(groups g) {
   for (int64_t e = threadIdx.x; e <= g.experts; e += BLOCK)
     g.begins[e] = (int32_t)bisect(g.keys, 0, g.rows, key_of(e, 0));
@@ -129,19 +131,20 @@ groups sort_rows(const sl_call *call, const sl_type *w, void *stream) {
   return g;
 }
 
-/* ---- from the device's memory to shared memory ------------------------------------------------ */
+/* ---- from device memory to shared memory ----------------------------------------------------- */
 
-/* ROWS x WIDTH elements of rows that lie anywhere, as T, on their way: a share of them in the registers
- * of each of BLOCK threads. */
+/* ROWS x WIDTH elements, as T, of rows at any addresses, in flight: a share is in the registers of
+ * each of BLOCK threads. */
 template <typename T, int ROWS, int WIDTH> struct stage {
   static constexpr int N = wide<T>, PACKS = WIDTH / N, MINE = ROWS * PACKS / BLOCK;
-  static constexpr int ld = WIDTH + N; /* rows of 16 bytes more: eight of them lie in different banks */
+  /* rows are padded by 16 bytes, so that eight of them are in different banks */
+  static constexpr int ld = WIDTH + N;
   static constexpr int elements = ROWS * ld;
   static_assert(ROWS * PACKS % BLOCK == 0, "every thread has as many");
   pack<T, N> mine[MINE];
 
-  /* row(r): where row r begins, NULL: it is not there; of it the columns from `first` up to `width`.
-   * `whole`: rows begin at multiples of 16 bytes and have a whole number of packs. */
+  /* row(r): address of row r; NULL: absent. Columns from `first` up to `width` are loaded. `whole`:
+   * rows begin at multiples of 16 bytes and hold a whole number of packs. */
   template <typename S, typename F>
   __device__ void fetch(F row, int64_t first, int64_t width, bool whole) {
 #pragma unroll
@@ -173,7 +176,8 @@ template <typename S> __device__ inline bool is_whole(const S *array, int64_t wi
 
 /* ---- products of a block ------------------------------------------------ */
 
-constexpr int BANDS = 2, STRIPS = 4, ACROSS = COLUMNS / (STRIPS * 8); /* of a warp; warps side by side */
+/* of a warp; warps side by side */
+constexpr int BANDS = 2, STRIPS = 4, ACROSS = COLUMNS / (STRIPS * 8);
 
 struct sums {
   float of[BANDS][STRIPS][4];
@@ -182,8 +186,8 @@ struct sums {
 __device__ inline int warp_row() { return (int)threadIdx.x / WARP / ACROSS * BANDS * 16; }
 __device__ inline int warp_column() { return (int)threadIdx.x / WARP % ACROSS * STRIPS * 8; }
 
-/* D += A B over `depth` of one stage. DOWN: A lies as [depth, TILE], else as [TILE, depth]; TURNED: B as
- * [COLUMNS, depth], else as [depth, COLUMNS]. Of rows and columns, so many are wanted. */
+/* D += A B over `depth` of one stage. DOWN: A is [depth, TILE], else [TILE, depth]; TURNED: B is
+ * [COLUMNS, depth], else [depth, COLUMNS]. Only `rows` rows and `columns` columns are needed. */
 template <typename T, bool DOWN, bool TURNED, int LDA, int LDB>
 __device__ inline void multiply(sums &d, const T *a, const T *b, int64_t depth, int64_t rows,
                                 int64_t columns) {
@@ -211,7 +215,7 @@ __device__ inline void multiply(sums &d, const T *a, const T *b, int64_t depth, 
   }
 }
 
-/* Calls f(row, column, sum) for this thread's numbers of the block's. */
+/* Calls f(row, column, sum) for this thread's numbers of the block's result. */
 template <typename F> __device__ inline void each_sum(const sums &d, F f) {
 #pragma unroll
   for (int m = 0; m < BANDS; m++)
@@ -227,7 +231,7 @@ template <typename F> __device__ inline void each_sum(const sums &d, F f) {
 
 template <typename T, typename Y> struct rows_product {
   const T *x;     /* [.., inner] */
-  const float *w; /* [experts, width, inner], or, on the way back, [experts, inner, width] */
+  const float *w; /* [experts, width, inner]; in the backward pass [experts, inner, width] */
   Y *y;           /* [rows, width] */
   int64_t each, inner, width;
 };
@@ -238,7 +242,7 @@ template <typename T, bool BACK> struct rows_stages {
   static constexpr size_t bytes = (left::elements + right::elements) * sizeof(T);
 };
 
-/* Block by block: all parts of a tile's columns follow each other, for they read the same rows. */
+/* Block order: all parts of a tile's columns follow each other, because they read the same rows. */
 template <typename T, typename Y, bool BACK>
 __global__ void multiply_rows(groups g, rows_product<T, Y> p, int64_t parts) {
   using left = typename rows_stages<T, BACK>::left;
@@ -283,7 +287,7 @@ __global__ void multiply_rows(groups g, rows_product<T, Y> p, int64_t parts) {
   });
 }
 
-/* Rows that are no expert's here, which come last, are zeros. */
+/* Clears rows whose ids name no expert of this device; they sort last. */
 template <typename Y> __global__ void clear_others(groups g, Y *y, int64_t width) {
   int64_t i = g.begins[g.experts] + (int64_t)blockIdx.x;
   if (i >= g.rows) return;
@@ -300,7 +304,7 @@ void multiply_all(const groups &g, const rows_product<T, Y> &p, void *stream) {
   launch(stream, grid_of(g.rows), threads_for(p.width), 0, clear_others<Y>, g, p.y, p.width);
 }
 
-/* The gradients of a token's ids, in their order. */
+/* Sums the gradients of a token's ids, in their order. */
 template <typename T>
 __global__ void add_shared(const float *of, T *dx, int64_t each, int64_t width) {
   const float *from = of + blockIdx.x * each * width;
@@ -311,7 +315,7 @@ __global__ void add_shared(const float *of, T *dx, int64_t each, int64_t width) 
   }
 }
 
-/* ---- gradients of the maps ------------------------------------------------ */
+/* ---- weight gradients ----------------------------------------------------- */
 
 template <typename T> struct weights_product {
   const T *dy, *x; /* [rows, height], [.., width] */

@@ -1,21 +1,20 @@
-/* Rows of the linear map and its gradients, by cuBLASLt.
+/* The linear map and its gradients, by cuBLASLt.
  *
- * The library thinks in columns: a row-major matrix is its transpose. So C = A B is asked
- * for as C^T = B^T A^T, with our B as its left operand, and a bias along our rows is the
- * bias along columns that it knows.
+ * The library is column-major: a row-major matrix is its transpose. C = A B is therefore requested
+ * as C^T = B^T A^T, with our B as its left operand. A bias along our rows is the bias along columns
+ * that it supports.
  *
- * A product is in float (in TF32 where the environment variable SLUICE_CUDA_TF32 is 1), or
- * its operands are bf16 and its sums float. Operands that come as float although the
- * product is in bf16 are rounded into the scratch first. The scratch after them is the
- * library's workspace.
+ * A product is in float (in TF32 if the environment variable SLUICE_CUDA_TF32 is 1), or its
+ * operands are bf16 and its sums float. For bf16 products, float operands are first rounded into
+ * the scratch. The scratch behind them is the library's workspace.
  *
- * Which of its kernels runs is settled in prepare(), among those that give the same bits
- * every time: none that adds up parts of a sum in the order they arrive.
+ * prepare() chooses the library's kernel, among those that give the same bits every time: none that
+ * adds partial sums in the order of arrival.
  *
- * Its fast kernels want every size to be a multiple of 8, and vocabularies are odd. Rows of
- * logits are longer than that (graph/passes/pad.c), and weights in bf16 have as many rows of
- * zeros behind them: so products go to the end of a row. The gradient of the weight has no room
- * for more rows: its last few are a product of their own. */
+ * The fast kernels need every size to be a multiple of 8, and vocabularies are odd. Rows of logits
+ * are therefore padded (graph/passes/pad.c), weights in bf16 are padded with as many rows of zeros,
+ * and products go to the end of a row. The gradient of the weight cannot be padded: its last few
+ * rows are a product of their own. */
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,8 +31,9 @@
 #include "kernels/cuda/rows.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
-enum { FAST = 8, FAST_ALIGNMENT = FAST * sizeof(uint16_t) }; /* what the fast kernels divide by */
-enum { PACKED_ROWS = 64 }; /* packed weights have a multiple of so many */
+/* multiple that the fast kernels need */
+enum { FAST = 8, FAST_ALIGNMENT = FAST * sizeof(uint16_t) };
+enum { PACKED_ROWS = 64 }; /* packed weights have a multiple of this many rows */
 enum { LEFT, RIGHT, BIAS, OPERANDS }; /* A, B */
 
 typedef struct product {
@@ -43,20 +43,20 @@ typedef struct product {
   cublasLtMatrixLayout_t left, right, result;
   cublasLtMatmulAlgo_t algorithm;
   uint32_t epilogue;
-  int input[OPERANDS];      /* which input of the call; -1: none */
-  size_t rounded[OPERANDS]; /* bytes of the scratch for it, where it is rounded to bf16 first; else 0 */
-  int64_t zeros;            /* behind the right operand where it is rounded, in elements */
-  struct product *rest;   /* the last rows, or NULL */
-  int64_t rest_left, rest_to; /* bytes from where the product's own operands begin */
+  int input[OPERANDS];      /* input number in the call; -1: none */
+  size_t rounded[OPERANDS]; /* bytes of scratch if it is rounded to bf16 first; else 0 */
+  int64_t zeros;            /* zeros behind a rounded right operand, in elements */
+  struct product *rest;   /* product of the last rows, or NULL */
+  int64_t rest_left, rest_to; /* offsets in bytes from the product's own operands */
 } product;
 
-/* What a row asks for: C[m, n] = op(A) op(B) [+ bias]. Rows of x and y may be longer than what
- * the weight has for them: what is behind that becomes zeros in y, and is zeros in dy. */
+/* Shape of a product: C[m, n] = op(A) op(B) [+ bias]. Rows of x and y may be longer than the
+ * weight's width: the excess becomes zeros in y, and is zeros in dy. */
 typedef struct shape {
   int64_t m, n, k;
-  int64_t zero_rows; /* of the weight as stored, behind its own */
-  int64_t lda, ldb, ldc;           /* elements from one row to the next, as stored */
-  bool a_transposed, b_transposed; /* stored the other way round */
+  int64_t zero_rows; /* rows of zeros behind the stored weight */
+  int64_t lda, ldb, ldc;           /* elements from one stored row to the next */
+  bool a_transposed, b_transposed; /* stored transposed */
   int input[OPERANDS];
   bool bf16;
 } shape;
@@ -65,7 +65,8 @@ static bool has(const sl_call *call, int i) {
   return i < call->nin && call->in_type[i].ndim >= 0;
 }
 
-/* Rows of logits are `longer` than the weight, as stored, has rows: it has rows of zeros for the rest. */
+/* Extends a product to padded rows of logits: they are `longer` than the stored weight has rows,
+ * and the weight is padded with zeros. */
 static void go_to_the_end(shape *s, int64_t *rows, int64_t longer) {
   int64_t most = (*rows + PACKED_ROWS - 1) / PACKED_ROWS * PACKED_ROWS;
   s->zero_rows = SLI_MIN(longer, most) - *rows;
@@ -113,7 +114,7 @@ size_t sli_cuda_linear_scratch(const sl_call *call) {
   return bytes;
 }
 
-/* ---- one handle for each device ------------------------------------------------ */
+/* ---- one handle per device ----------------------------------------------------- */
 
 enum { MAX_DEVICES = 64 };
 
@@ -137,7 +138,7 @@ sl_status sli_cuda_product_handle(const sli_blas **library, cublasLtHandle_t *ha
                  blas->cublasLtGetStatusString(status));
 }
 
-/* ---- preparing ------------------------------------------------ */
+/* ---- preparation ---------------------------------------------- */
 
 static cudaDataType_t type_of(sl_dtype dtype) {
   return dtype == SL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -148,8 +149,8 @@ static bool wants_tf32(void) {
   return wanted && !strcmp(wanted, "1");
 }
 
-/* The library's matrix for our row-major [rows, columns], or, if it is `turned`, for what is
- * stored as [columns, rows]. */
+/* Describes our row-major [rows, columns] to the library or, if `turned`, a matrix stored as
+ * [columns, rows]. */
 static cublasStatus_t describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
                                cudaDataType_t type, bool turned, int64_t rows, int64_t columns,
                                int64_t ld) {
@@ -157,7 +158,7 @@ static cublasStatus_t describe(const sli_blas *blas, cublasLtMatrixLayout_t *lay
                                           (uint64_t)(turned ? columns : rows), ld);
 }
 
-/* Does the epilogue read or write what comes before GELU? */
+/* Returns true if the epilogue reads or writes the input of GELU. */
 static bool has_aux(uint32_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
          epilogue == CUBLASLT_EPILOGUE_DGELU;
@@ -172,7 +173,8 @@ static cublasStatus_t set_pointer(const product *p, cublasLtMatmulDescAttributes
   return p->blas->cublasLtMatmulDescSetAttribute(p->desc, attribute, &value, sizeof value);
 }
 
-/* What comes after the sums. A choice of kernels looks at pointers for their alignment. */
+/* Sets the epilogue. The library's choice of kernels takes alignment from the pointers, so they
+ * must be plausible. */
 static cublasStatus_t make_epilogue(product *p, const sl_call *call, const shape *s) {
   const void *somewhere = (const void *)(uintptr_t)PLACE_ALIGNMENT;
   int64_t aux_ld = s->ldc;
@@ -210,7 +212,7 @@ static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape 
   return status;
 }
 
-/* What the kernel may rely on and must not do. */
+/* Sets the constraints on the choice of kernels. */
 cublasStatus_t sli_cuda_product_preference(const sli_blas *blas, uint64_t workspace,
                                            uint32_t alignment, cublasLtMatmulPreference_t *made) {
   uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -260,7 +262,7 @@ void sli_cuda_linear_release(void *state) {
   free(p);
 }
 
-/* On a failure *why says what it was, and there is no product. */
+/* Creates one product. On failure returns NULL and sets *why. */
 static product *make_one(const sl_call *call, const shape *s, const product *common,
                          uint32_t alignment, cublasStatus_t *why) {
   product *p = sli_calloc(1, sizeof *p);
@@ -278,7 +280,8 @@ static product *make_one(const sl_call *call, const shape *s, const product *com
   return NULL;
 }
 
-/* The last rows of C where those before them can be had faster; the columns of A lie side by side. */
+/* Returns the number of last rows of C to split off so that the others are faster; A's columns are
+ * contiguous. */
 static int64_t rest_of(const shape *s) {
   return s->bf16 && s->a_transposed && s->m > FAST ? s->m % FAST : 0;
 }
@@ -318,13 +321,14 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
 
 /* ---- with GELU ------------------------------------------------
  *
- * The library's GELU is the tanh form, as ours is, but is computed from the sums before
- * they are rounded to bf16; what it hands out as auxiliary is rounded. */
+ *
+ * The library's GELU is the tanh form, as ours is, but is computed from the sums before they are
+ * rounded to bf16; its auxiliary output is rounded. */
 
-/* Rows of the auxiliary array must be multiples of so many elements. */
+/* Rows of the auxiliary array must be multiples of this many elements. */
 enum { AUX_MULTIPLE = 8 };
 
-/* False: the library has no such product. */
+/* Returns false if the library has no such product. */
 static bool prepare_with(const sl_call *call, uint32_t epilogue, void **state) {
   shape s = shape_of(call);
   product common = {.epilogue = epilogue};
@@ -341,14 +345,14 @@ bool sli_cuda_linear_gelu_prepare(const sl_call *calls, bool kept, void **state)
   return prepare_with(calls, epilogues[kept][has(calls, 2)], state);
 }
 
-/* The gradient of GELU's output is not to be had from the library. */
+/* Fails if `kept`: the library does not output the gradient of GELU's output. */
 bool sli_cuda_linear_b_gelu_b_prepare(const sl_call *calls, bool kept, void **state) {
   return !kept && prepare_with(calls, CUBLASLT_EPILOGUE_DGELU, state);
 }
 
 /* ---- launching ------------------------------------------------ */
 
-/* The operand as the library reads it; *scratch moves behind what it takes. */
+/* Returns the operand as the library reads it; *scratch moves behind the part it uses. */
 static const void *operand(const sl_call *call, const product *p, int which, char **scratch,
                            void *stream) {
   int i = p->input[which];

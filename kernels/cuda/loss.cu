@@ -1,9 +1,8 @@
-/* Cross entropy, one block a row. The rows' shares of the loss wait in the scratch, in
- * double, and are added up in order.
+/* Cross entropy, one block per row. The rows' parts of the loss wait in the scratch, in double, and
+ * are added in order.
  *
- * The loss and its gradient as one kernel read each row twice, the second time from shared memory if it
- * fits, else, with luck, from the L2: long rows have the largest blocks there are, so that few are
- * under way. */
+ * The fused loss and gradient read each row twice, the second time from shared memory if it fits,
+ * else mostly from L2. Long rows get the largest blocks, so that few rows are in flight. */
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/loss.cuh"
 
@@ -11,7 +10,7 @@ namespace {
 
 using namespace sli;
 
-/* One block a row. */
+/* One block per row. */
 template <typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 cross_entropy(const T *logits, const int32_t *targets, float *lse, double *partial, int64_t vocab,
@@ -26,7 +25,7 @@ cross_entropy(const T *logits, const int32_t *targets, float *lse, double *parti
   if (lse) lse[blockIdx.x] = l;
 }
 
-/* One block a row of some of the columns. */
+/* One block per row of a shard of the columns. */
 template <typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t first,
@@ -41,21 +40,21 @@ cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t
   to[2] = target >= 0 && target < vocab ? to_float(row[target]) : 0.0f;
 }
 
-/* One block a row. */
+/* One block per row. */
 template <typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 softmax_part(const T *logits, T *soft, float *own, int64_t vocab) {
   const T *row = logits + blockIdx.x * vocab;
   T *to = soft + blockIdx.x * vocab;
   sli_soft s = row_soft(row, vocab);
-  bool masked = !(s.total > 0); /* all columns */
+  bool masked = !(s.total > 0); /* all columns are masked */
   float by = masked ? 0.0f : 1.0f / s.total;
   for (int64_t c = threadIdx.x; c < vocab && soft; c += blockDim.x)
     assign(to[c], masked ? 0.0f : expf(to_float(row[c]) - s.top) * by);
   if (own && !threadIdx.x) own[blockIdx.x] = masked ? s.top : s.top + logf(s.total);
 }
 
-/* One block a row. */
+/* One block per row. */
 __global__ void softmax_rescale(const float *ahead, const float *taken, const float *own,
                                 const float *lse, const float *dloss, float *dx, int64_t rows,
                                 int64_t width) {
@@ -65,7 +64,7 @@ __global__ void softmax_rescale(const float *ahead, const float *taken, const fl
     dx[begin + c] = ahead[begin + c] * share - taken[begin + c] * scale;
 }
 
-/* A row's gradient, which may lie over the row. */
+/* Writes a row's gradient, possibly in place. */
 template <typename T>
 __device__ inline void row_gradient(const T *row, T *to, float lse, float scale, int64_t target,
                                     int64_t vocab) {
@@ -81,7 +80,7 @@ __device__ inline void row_gradient(const T *row, T *to, float lse, float scale,
   });
 }
 
-/* One block a row; dlogits may be logits. */
+/* One block per row; dlogits may alias logits. */
 template <typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const float *dloss,
@@ -92,7 +91,7 @@ cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const
   zeros_behind(to, vocab, stride);
 }
 
-/* Both; the target's logit is read before anything is written. */
+/* Computes the loss and its gradient. The target's logit is read before anything is written. */
 template <bool KEEP, typename T>
 __global__ void __launch_bounds__(LARGEST, 2)
 cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, float *lse,

@@ -1,9 +1,9 @@
-/* How a block goes along a row of logits.
+/* Traversal of a row of logits by a block.
  *
- * A row may begin anywhere (vocabularies are odd), so a block goes along the 16-byte
- * packs of memory that the row touches and leaves out what is not the row's. It may also
- * be longer than the vocabulary (attrs.columns): what is behind that is never looked at, and
- * zeros in the gradient, for products go on to the end of it. */
+ * A row may begin at any address (vocabularies are odd). A block goes along the 16-byte packs of
+ * memory that the row touches and skips elements outside the row. The row may also be longer than
+ * the vocabulary (attrs.columns). The elements behind the vocabulary are never read, and are zeros
+ * in the gradient, because products go on to the end of the row. */
 #ifndef SLUICE_CUDA_LOSS_CUH
 #define SLUICE_CUDA_LOSS_CUH
 
@@ -12,14 +12,14 @@
 
 namespace sli {
 
-/* Elements of others in the pack of memory where a row begins. */
+/* Returns the number of foreign elements in the pack in which a row begins. */
 template <typename T> __device__ inline int before(const T *row) {
   return (int)((uintptr_t)row / sizeof(T) % wide<T>);
 }
 
-constexpr int AHEAD = 3; /* packs that a thread has on the way to it */
+constexpr int AHEAD = 3; /* packs in flight per thread */
 
-/* A pack of which only x[begin] to x[end - 1] are the row's. */
+/* Calls f for a pack of which only x[begin] to x[end - 1] belong to the row. */
 template <typename T, typename F>
 __device__ inline void along_edge(const T *row, int64_t c, int begin, int end, float beside, F f) {
   constexpr int N = wide<T>;
@@ -29,9 +29,9 @@ __device__ inline void along_edge(const T *row, int64_t c, int begin, int end, f
   f(c, x, begin, end);
 }
 
-/* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] are the row's, from
- * column c + begin on, the others are `beside`. Of whole packs begin and end are known when f is
- * compiled, and no number into x depends on what is known at run time: x stays in registers. */
+/* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] belong to the row,
+ * from column c + begin on; the others are `beside`. For whole packs begin and end are compile-time
+ * constants. No index into x depends on run-time values, so x stays in registers. */
 template <typename T, typename F>
 __device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
@@ -56,7 +56,7 @@ __device__ inline void along_memory(const T *row, int64_t width, float beside, F
     along_edge(row, (int64_t)last * N - others, 0, rest, beside, f);
 }
 
-/* The join of all threads' sums, the same in every thread. */
+/* Joins the sums of all threads; every thread gets the result. */
 __device__ inline sli_soft block_join(sli_soft s) {
   __shared__ sli_soft of_warp[WARP];
 #pragma unroll
@@ -72,12 +72,12 @@ __device__ inline sli_soft block_join(sli_soft s) {
   return s;
 }
 
-constexpr int64_t LONG = 8192; /* columns of a row that takes the largest block */
+constexpr int64_t LONG = 8192; /* columns from which a row gets the largest block */
 constexpr int LARGEST = 512;   /* threads */
 inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
-/* Those x that are the row's, to a row that begins in its pack as theirs does; SHARED: in shared
- * memory. */
+/* Stores the row's elements of x. The destination row begins in its pack as the source does.
+ * SHARED: in shared memory. */
 template <bool SHARED, int N, typename T>
 __device__ inline void put_own(T *to, int64_t c, const float (&x)[N], int begin, int end) {
   if (end - begin == N) {
@@ -96,14 +96,14 @@ __device__ inline void put_own(T *to, int64_t c, const float (&x)[N], int begin,
     if (n >= begin && n < end) assign(to[c + n], x[n]);
 }
 
-/* Zeros from column `width` to the end of a row. */
+/* Writes zeros from column `width` to the end of a row. */
 template <typename T> __device__ inline void zeros_behind(T *row, int64_t width, int64_t stride) {
   for (int64_t c = width + threadIdx.x; c < stride; c += blockDim.x) assign(row[c], 0);
 }
 
-/* The softmax's sum over a row, the same in every thread. What a pack's powers are taken of is
- * known before the first of them: they do not wait for each other. KEEP: the row goes to `kept` as
- * well, and is there for each thread where it has read it. */
+/* Returns the softmax's sum over a row, the same in every thread. The shift of a pack's powers is
+ * known before the first of them, so that they do not wait for each other. KEEP: the row is copied
+ * to `kept` as well, where each thread may read its own elements. */
 template <bool KEEP, typename T>
 __device__ inline sli_soft row_soft(const T *row, int64_t width, T *kept) {
   constexpr int N = wide<T>;
@@ -125,8 +125,9 @@ template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t 
 
 /* ---- rows that are read twice ------------------------------------------------
  *
- * Between the sum over a row and its gradient the row stays in shared memory, where two blocks'
- * rows fit into a multiprocessor's. */
+ *
+ * Between the sum over a row and its gradient, the row stays in shared memory if two blocks' rows
+ * fit a multiprocessor. */
 
 enum { KEPT_BYTES = 112 << 10 };
 
@@ -135,13 +136,13 @@ template <typename T> inline size_t kept_bytes(int64_t width) {
   return bytes <= KEPT_BYTES ? bytes : 0;
 }
 
-/* Where the row is kept; NULL: nowhere. */
+/* Returns where the row is kept; NULL: it is not. */
 template <bool KEEP, typename T> __device__ inline T *place_to_keep(const T *row) {
   SLI_SHARED(shared);
   return KEEP ? (T *)shared + before(row) : NULL;
 }
 
-/* Calls f(count<KEEP>()) for a row of so many columns. */
+/* Calls f(count<KEEP>()) for a row of `width` columns. */
 template <typename T, typename F> auto with_kept(int64_t width, F f) {
   if (kept_bytes<T>(width)) return f(count<1>());
   return f(count<0>());
@@ -151,7 +152,7 @@ inline int64_t columns(const sl_call *call) {
   return call->attrs->columns ? call->attrs->columns : sl_type_last(&call->in_type[0]);
 }
 
-/* One thread a row of parts [R, width / part, part]. */
+/* One thread per row of parts [R, width / part, part]. */
 template <int PART>
 __global__ void join_rows(const float *parts, float *lse, double *partial, int64_t rows,
                           int64_t width) {
@@ -162,7 +163,7 @@ __global__ void join_rows(const float *parts, float *lse, double *partial, int64
   if (lse) lse[r] = l;
 }
 
-/* The call of a row that joins parts; the loss is the sum of rows over `over`. */
+/* Runs an op that joins parts; the loss is the sum over rows, divided by `over`. */
 template <int PART> void join_parts(const sl_call *call, double over, void *stream) {
   int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
   launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, join_rows<PART>,

@@ -1,4 +1,4 @@
-/* Kernels that work element by element: a functor for each. */
+/* Element-wise kernels, one functor each. */
 #ifndef SLUICE_CUDA_MAP_CUH
 #define SLUICE_CUDA_MAP_CUH
 
@@ -8,11 +8,11 @@ namespace sli {
 
 template <int IN, int OUT> struct arrays {
   const void *in[IN];
-  void *out[OUT]; /* NULL: nobody reads it */
+  void *out[OUT]; /* NULL: unused */
 };
 
-/* What a functor F does: F::in inputs to F::out outputs, with a scalar that it may
- * read from the device. */
+/* Applies a functor F: F::in inputs to F::out outputs, with a scalar that it may read from the
+ * device. */
 template <typename F, typename T, int N>
 __device__ inline void map_pack(const F &f, const arrays<F::in, F::out> &a, int64_t at) {
   float x[F::in][N], y[F::out][N];

@@ -1,6 +1,5 @@
-/* What one thread computes on one number: plain functions of floats, in the part
- * of the language that C and CUDA share, so that the same text is tested on the
- * host. */
+/* Per-number math of the kernels: plain functions of floats, in the subset of C and CUDA, so that
+ * the same code is tested on the host. */
 #ifndef SLUICE_CUDA_MATH_H
 #define SLUICE_CUDA_MATH_H
 
@@ -13,7 +12,7 @@
 #define SLI_HD
 #endif
 
-/* 1 / (1 + e^-x): e^-x may be infinite, the quotient then is 0. */
+/* 1 / (1 + e^-x). e^-x may be infinite; the quotient is then 0. */
 SLI_HD static inline float sli_sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
@@ -33,7 +32,7 @@ SLI_HD static inline float sli_gelu_b(float x, float dy) {
 }
 
 SLI_HD static inline float sli_relu(float x) {
-  return x < 0.0f ? 0.0f : x; /* NaN stays */
+  return x < 0.0f ? 0.0f : x; /* NaN stays NaN */
 }
 
 SLI_HD static inline float sli_swiglu(float gate, float up) {
@@ -46,12 +45,12 @@ SLI_HD static inline void sli_swiglu_b(float gate, float up, float dy, float *dg
   *dup = dy * gate * s;
 }
 
-/* A softmax's sum on the way: `total` of e^(x - top) over what was seen. */
+/* Running sum of a softmax: `total` of e^(x - top) over the numbers so far. */
 typedef struct sli_soft {
   float top, total;
 } sli_soft;
 
-/* Below every finite number but not infinite: x - top never is inf - inf. */
+/* Initial top: below every finite number but finite, so that x - top is never inf - inf. */
 #define SLI_LOWEST -3.4028235e38f
 
 SLI_HD static inline sli_soft sli_soft_join(sli_soft a, sli_soft b) {
@@ -59,7 +58,7 @@ SLI_HD static inline sli_soft sli_soft_join(sli_soft a, sli_soft b) {
   return (sli_soft){top, a.total * expf(a.top - top) + b.total * expf(b.top - top)};
 }
 
-/* One step's numbers of an optimizer; see ops.h. */
+/* Numbers of an optimizer for one step; see ops.h. */
 typedef struct sli_update_numbers {
   float beta1, beta2, eps;
   float keep; /* 1 - lr decay */
@@ -71,7 +70,7 @@ typedef struct sli_update_numbers {
   int nesterov;
 } sli_update_numbers;
 
-/* A product that is rounded before anything is added to it, as the CPU's optimizers do it. */
+/* Returns a product that is rounded before anything is added to it, as in the CPU's optimizers. */
 SLI_HD static inline float sli_product(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -81,7 +80,7 @@ SLI_HD static inline float sli_product(float a, float b) {
 #endif
 }
 
-/* b x + (1 - b) g, and the same of squares. */
+/* Return b x + (1 - b) g, and the same of squares. */
 SLI_HD static inline float sli_mean(float b, float x, float g) {
   return sli_product(b, x) + sli_product(1.0f - b, g);
 }
@@ -89,7 +88,7 @@ SLI_HD static inline float sli_squares(float b, float x, float g) {
   return sli_product(b, x) + sli_product(sli_product(1.0f - b, g), g);
 }
 
-/* How far Adam goes. */
+/* Returns Adam's step. */
 SLI_HD static inline float sli_adam_way(const sli_update_numbers *a, float m, float v) {
   return sli_product(a->rate, m) / (sli_product(sqrtf(v), a->root) + a->eps);
 }
@@ -131,8 +130,8 @@ SLI_HD static inline float sli_bf16_to_float(uint16_t bits) {
   return u.value;
 }
 
-/* To nearest, ties to even; the carry may reach the exponent, as it should. A NaN
- * is cut, and stays one by a bit that is set. */
+/* Rounds to nearest, ties to even; the carry may reach the exponent, as it should. A NaN is cut,
+ * with a bit set to keep it a NaN. */
 SLI_HD static inline uint16_t sli_bf16_from_float(float x) {
   union {
     float value;

@@ -1,5 +1,5 @@
-/* Products of stacks of matrices, by cuBLASLt: along the last dim of a stack one launch does all of
- * them, for the others there are several. */
+/* Batched matrix products, by cuBLASLt. One launch covers the last batch dim; other batch dims take
+ * several launches. */
 #include <cuda_runtime.h>
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ typedef struct matmul {
   cublasLtMatrixLayout_t layout[MATRICES];
   cublasLtMatmulAlgo_t algorithm;
   sli_matmul p;
-  int64_t elements[MATRICES], bytes[MATRICES]; /* of one matrix, of an element */
+  int64_t elements[MATRICES], bytes[MATRICES]; /* of one matrix; of one element */
 } matmul;
 
 static const int array_of[MATRICES] = {0, 1, SLI_SPACE_OUT};
@@ -36,7 +36,7 @@ static cublasStatus_t set_layout(const matmul *m, int which, cublasLtMatrixLayou
   return m->blas->cublasLtMatrixLayoutSetAttribute(m->layout[which], what, value, bytes);
 }
 
-/* A row-major matrix [rows, columns], as it is stored, is the library's [columns, rows]. */
+/* Describes a stored row-major matrix [rows, columns], the library's [columns, rows]. */
 static cublasStatus_t make_layout(matmul *m, int which, sl_dtype dtype, int64_t rows,
                                   int64_t columns) {
   const sli_space *s = &m->p.batch;
@@ -80,7 +80,8 @@ static cublasStatus_t make_desc(matmul *m) {
   return status;
 }
 
-/* How matrices of any number lie: the largest power of two that divides all their sizes. */
+/* Returns the alignment common to all matrices: the largest power of two that divides all their
+ * sizes. */
 static uint32_t alignment_of(const matmul *m) {
   uint64_t all = 64;
   for (int which = 0; which < MATRICES && m->p.batch.total * m->p.batch.summed > 1; which++)
@@ -135,7 +136,8 @@ size_t sli_cuda_matmul_scratch(const sl_call *call) {
   return WORKSPACE_BYTES;
 }
 
-/* Where matrix number `outer` of the dims but the last, and `summed`, begins. */
+/* Returns the address of matrix number `outer` of the dims but the last, and `summed` of the summed
+ * ones. */
 static char *matrix(const matmul *m, int which, const void *from, int64_t outer, int64_t summed) {
   const sli_space *s = &m->p.batch;
   const int64_t *step = s->step[array_of[which]];

@@ -1,19 +1,18 @@
-/* Products of small matrices by one warp on the tensor cores: D += A B with A
- * [16, DEPTH], B [DEPTH, 8] and D [16, 8] in float.
+/* Products of small matrices by one warp on the tensor cores: D += A B with A [16, DEPTH], B
+ * [DEPTH, 8] and D [16, 8] in float.
  *
- * Lane l holds of D the elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
- * with g = l / 4, t = l % 4, in this order.
+ * Lane l holds of D the elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) with g = l / 4,
+ * t = l % 4, in this order.
  *
- * bf16: DEPTH 16, one instruction. float: DEPTH 8; each number is split into its
- * upper and its lower eleven bits (TF32), and of the four products the three that
- * count are summed: nearly the precision of float (as in Markidis et al., arXiv
- * 1803.04014). A product does not care how its inner dimension is numbered, as long
- * as A and B agree; for float we let lane t hold 2t and 2t + 1, so that what a product
- * leaves in D can be the A of the next one in both types without moving.
+ * bf16: DEPTH 16, one instruction. float: DEPTH 8; each number is split into its upper and its
+ * lower eleven bits (TF32), and the three significant ones of the four products are summed: nearly
+ * the precision of float (as in Markidis et al., arXiv 1803.04014). A product does not depend on
+ * the numbering of its inner dimension, as long as A and B agree. For float, lane t holds 2t and 2t
+ * + 1, so that in both types the D of a product can be the A of the next one without moving.
  *
- * Operands of bf16 come out of shared memory by `ldmatrix`: lanes 8j to 8j + 7 say where the
- * eight rows of 16 bytes of matrix j lie, and lane l gets of each matrix the elements (g, 2t)
- * and (g, 2t + 1), or, transposed, (2t, g) and (2t + 1, g). */
+ * bf16 operands come from shared memory by `ldmatrix`: lanes 8j to 8j + 7 give the addresses of the
+ * eight 16-byte rows of matrix j. Lane l receives of each matrix the elements (g, 2t) and (g, 2t +
+ * 1), or, transposed, (2t, g) and (2t + 1, g). */
 #ifndef SLUICE_CUDA_MMA_CUH
 #define SLUICE_CUDA_MMA_CUH
 
@@ -50,7 +49,7 @@ __device__ inline void load_matrices(uint32_t (&to)[4], const void *row) {
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 }
 
-/* Two numbers rounded to bf16, `low` in the lower half. */
+/* Rounds two numbers to bf16, `low` in the lower half. */
 __device__ inline uint32_t round_pair(float low, float high) {
   uint32_t bits;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
@@ -103,7 +102,7 @@ template <> struct mma<bf16> {
     load_matrices<true>(to.r, tile + (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8);
     return to;
   }
-  /* Two operands side by side: B(k, n) = tile[n, k], n from 0 on and from 8 on */
+  /* Two adjacent operands: B(k, n) = tile[n, k], n from 0 on and from 8 on */
   __device__ static void columns(b (&to)[2], const bf16 *tile, int ld) {
     int lane = (int)(threadIdx.x % WARP);
     uint32_t r[4];
@@ -111,7 +110,7 @@ template <> struct mma<bf16> {
     to[0] = {{r[0], r[1]}};
     to[1] = {{r[2], r[3]}};
   }
-  /* The same with B(k, n) = tile[k, n] */
+  /* Two adjacent operands: B(k, n) = tile[k, n] */
   __device__ static void across(b (&to)[2], const bf16 *tile, int ld) {
     int lane = (int)(threadIdx.x % WARP);
     uint32_t r[4];
@@ -119,7 +118,7 @@ template <> struct mma<bf16> {
     to[0] = {{r[0], r[1]}};
     to[1] = {{r[2], r[3]}};
   }
-  /* A = D of two products side by side */
+  /* A = D of two adjacent products */
   __device__ static a from(const float (*d)[4]) {
     a to;
 #pragma unroll
@@ -175,9 +174,9 @@ template <> struct mma<float> {
     for (int i = 0; i < 4; i++) split(to.high[i], to.low[i], d[0][i % 2 * 2 + i / 2]);
     return to;
   }
-  /* The sum goes on in ordinary additions: what a tensor core adds up it truncates, which over
-   * many steps would lean to one side (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021; Ootomo &
-   * Yokota, Int. J. High Perform. Comput. Appl. 36(4), 2022). */
+  /* Accumulates by ordinary additions. A tensor core truncates its sums, which over many steps
+   * would be biased (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021; Ootomo & Yokota, Int. J. High
+   * Perform. Comput. Appl. 36(4), 2022). */
   __device__ static void add(float (&d)[4], const a &x, const b &y) {
     float step[4] = {};
     mma_tf32(step, x.low, y.high);

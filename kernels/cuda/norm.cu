@@ -1,9 +1,8 @@
-/* Layer norm and RMS norm by rows, one block each, and the sums over rows of their
- * weights' gradients and of a bias's. Weights, means and reciprocal deviations are
- * float whatever the type of the data.
+/* Layer norm and RMS norm, one block per row, and the sums over rows for the gradients of their
+ * weights and of a bias. Weights, means and reciprocal deviations are float for every data type.
  *
- * Fused, what is normalised is a sum of two arrays, and another gradient is added to the
- * norm's own: each in the same kernel, with the bits of two. */
+ * Fused kernels normalise the sum of two arrays, or add another gradient to the norm's own, with
+ * the same bits as two kernels. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
 
@@ -11,7 +10,7 @@ namespace {
 
 using namespace sli;
 
-/* What is normalised: an array, */
+/* Input of a norm: an array. */
 template <typename T> struct array {
   using element = T;
   const T *x;
@@ -20,7 +19,7 @@ template <typename T> struct array {
   __device__ bool is_kept() const { return false; }
 };
 
-/* or the sum of two, which is written too where `sum` is not NULL. */
+/* Input of a norm: the sum of two arrays, written to `sum` unless NULL. */
 template <typename T> struct sum_of_two {
   using element = T;
   const T *a, *b;
@@ -38,7 +37,7 @@ template <typename T> struct sum_of_two {
   __device__ bool is_kept() const { return sum; }
 };
 
-/* Calls f(c, x) for this thread's share of the row of X that begins at `row`. */
+/* Calls f(c, x) for this thread's elements of the row of X that begins at `row`. */
 template <int N, typename X, typename F>
 __device__ inline void along_row(const X &from, int64_t row, int64_t width, F f) {
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
@@ -48,7 +47,7 @@ __device__ inline void along_row(const X &from, int64_t row, int64_t width, F f)
   }
 }
 
-/* Sum over a row of (x - shift)^2. */
+/* Returns the sum over a row of (x - shift)^2. */
 template <int N, typename X>
 __device__ inline float row_squares(const X &from, int64_t row, int64_t width, float shift) {
   float total = 0;
@@ -92,8 +91,8 @@ __global__ void norm(X x, const float *g, const float *b, typename X::element *y
   if (rstd) rstd[blockIdx.x] = s;
 }
 
-/* With d = dy g and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)), where
- * RMS norm has neither of the means of x and d. ADD: and sum = dx + other; dx may be NULL. */
+/* With d = dy g and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)); RMS norm omits the
+ * means of x and of d. ADD: also sum = dx + other; dx may be NULL. */
 template <typename T, int N, bool ADD>
 __global__ void norm_b(array<T> x, const float *g, const float *mean, const float *rstd,
                        const T *dy, T *dx, const T *other, T *sum, int64_t width) {
@@ -127,7 +126,7 @@ __global__ void norm_b(array<T> x, const float *g, const float *mean, const floa
   });
 }
 
-/* What a norm reads: its input, or the sum that a call of add makes. */
+/* Returns the input of a norm: an array, or the sum that an add call computes. */
 auto input_of(const sl_call *call) {
   return [=](auto element) {
     using T = decltype(element);
@@ -144,7 +143,7 @@ auto sum_of(const sl_call *add) {
 
 float eps_of(const sl_call *call) { return call->attrs->eps > 0 ? call->attrs->eps : 1e-5f; }
 
-/* Forward, of what from(T()) says; mean NULL and b NULL for RMS norm. */
+/* Runs a forward norm on from(T()); mean and b are NULL for RMS norm. */
 template <typename F>
 void forward(const sl_call *call, void *stream, const void *b, void *mean, void *rstd, F from) {
   int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
@@ -178,14 +177,16 @@ void backward(const sl_call *call, void *stream, const void *mean, const void *r
 
 /* ---- sums over rows ----------------------------------------------------------------
  *
- * Rows are cut into `partials` runs, as many as keep a GPU busy. A block takes one run of rows
- * and a warp's width of packs of columns; its warps share the rows, and their sums meet in the
- * order of the warps. What the runs leave, [partials, outputs, C] in the scratch, is added up in
- * the same way. */
+ *
+ * Rows are cut into `partials` runs, as many as keep a GPU busy. A block takes one run of rows and
+ * a warp's width of packs of columns. Its warps share the rows, and their sums are added in the
+ * order of the warps. The sums of the runs, [partials, outputs, C] in the scratch, are added in the
+ * same way. */
 
-constexpr int RUNS = 528, SHORTEST = 32, WARPS = BLOCK / WARP; /* runs of all columns together */
+/* total number of runs over all columns */
+constexpr int RUNS = 528, SHORTEST = 32, WARPS = BLOCK / WARP;
 
-/* Rows of `width` elements in packs of N. */
+/* Returns the rows per partial sum, for rows of `width` elements in packs of N. */
 int64_t rows_of_partial(int64_t rows, int64_t width, int N) {
   int64_t partials = chunks(RUNS, chunks(width, WARP * N)), even = chunks(rows, partials);
   return even > SHORTEST ? even : SHORTEST;
@@ -195,7 +196,7 @@ int64_t partials_of(int64_t rows, int64_t width, int N) {
   return chunks(rows, rows_of_partial(rows, width, N));
 }
 
-/* Output 0 of a norm is dg, the last output of all but RMS norm is db. */
+/* Sums runs of rows: output 0 of a norm is dg; the last output, except for RMS norm, is db. */
 template <typename T, int N, bool GAIN, bool BIAS>
 __global__ void sum_rows(const T *x, const float *mean, const float *rstd, const T *dy,
                          float *partial, int64_t rows, int64_t per, int64_t width) {
@@ -231,14 +232,14 @@ __global__ void sum_rows(const T *x, const float *mean, const float *rstd, const
   store<N>(partial + (blockIdx.y * SUMS + warp) * width + c, total);
 }
 
-/* What becomes of the sums of one output. */
+/* Destination of the sums of one output. */
 struct total {
   float *out;
   bool add;
 };
 
-/* A block has a warp's width of columns of one output; its warps share the runs, and their
- * sums meet in the order of the warps. */
+/* A block has a warp's width of columns of one output. Its warps share the runs, and their sums are
+ * added in the order of the warps. */
 __global__ void add_partials(const float *partial, int count, total first, total second, int64_t width) {
   __shared__ float of_warp[WARPS][WARP];
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, per = (count + WARPS - 1) / WARPS;
@@ -299,7 +300,7 @@ void sli_cuda_rmsnorm_b(const sl_call *call, void *stream) {
   backward<false>(call, stream, NULL, call->in[2], call->in[3], NULL, NULL);
 }
 
-/* Fused with the add before or after: calls[0], calls[1]. */
+/* Norm fused with the add before or after it: calls[0], calls[1]. */
 
 void sli_cuda_add_layernorm(const sli_cuda_fused *, const sl_call *calls, int, void *,
                             void *stream) {

@@ -1,7 +1,6 @@
-/* Two calls may change places where neither writes what the other reads or writes. Places
- * of different bases never overlap: a firing brings different slots. Of an op that is not
- * in the table of rows, or has no outputs, nobody knows what else it does: it stays where
- * it is, and nothing passes it. */
+/* Two calls commute if neither writes what the other reads or writes. Places of different bases
+ * never overlap, because a firing binds different slots. Ops outside the table of kernels, and ops
+ * without outputs, may have other effects: they stay in place, and no call moves past them. */
 #include "kernels/cuda/order.h"
 
 #include "base/base.h"

@@ -1,10 +1,10 @@
-/* What a program's calls read and write, and which of them may change places. */
+/* Bytes that a program's calls read and write, and which calls commute. */
 #ifndef SLUICE_CUDA_ORDER_H
 #define SLUICE_CUDA_ORDER_H
 
 #include <sluice/program.h>
 
-/* Bytes of a base; base -1: none. */
+/* Byte range of a base; base -1: none. */
 typedef struct sli_span {
   int32_t base;
   size_t begin, end;
@@ -14,11 +14,12 @@ sli_span sli_input_span(const sl_program_call *c, int i);
 sli_span sli_output_span(const sl_program_call *c, int o);
 bool sli_spans_overlap(sli_span a, sli_span b);
 
-/* Is any byte of it read: as an input, or because an output is added to or updated? */
+/* Return true if the call reads any byte of the span (as an input, or because it adds to or updates
+ * an output), or writes one. */
 bool sli_call_reads(const sl_program_call *c, sli_span span);
 bool sli_call_writes(const sl_program_call *c, sli_span span);
 
-/* Does the program do the same whichever of the two comes first? */
+/* Returns true if the program computes the same in either order of the two calls. */
 bool sli_calls_commute(const sl_program_call *a, const sl_program_call *b);
 
 #endif

@@ -1,5 +1,4 @@
-/* Parts and sums of tensors. A part is taken or put by one copy for each of its ranges, which
- * the runtime carries out. */
+/* Parts and sums of tensors. A part is taken or put by one runtime copy per range. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
 
@@ -7,7 +6,7 @@ namespace {
 
 using namespace sli;
 
-/* Copies a part out of the whole, or into it: range r of all rows at once. */
+/* Copies a part out of the whole, or into it: one range of all rows at a time. */
 void move(const sli_cut &cut, const char *from, char *to, bool put, cudaStream_t stream) {
   size_t whole = (size_t)cut.whole, part = (size_t)cut.part, at = 0;
   for (int r = 0; r < cut.nranges; at += (size_t)cut.count[r++]) {
@@ -22,7 +21,7 @@ void move(const sli_cut &cut, const char *from, char *to, bool put, cudaStream_t
   }
 }
 
-/* What a copy of rows can have from one to the next. */
+/* Limit on the pitch of a copy of rows. */
 constexpr int64_t PITCH = INT32_MAX;
 
 sl_status want_pitch(const sl_type *whole, const sl_part *part) {
@@ -74,12 +73,12 @@ __global__ void sum_doubles(summands x, double *y, bool add, int64_t n) {
   y[at] = add ? y[at] + sum : sum;
 }
 
-/* One range of a part, in elements: `width` of each row, `begin` into the whole's. */
+/* One range of a part, in elements: `width` of each row, at `begin` in the whole's row. */
 struct range {
   int64_t whole, part, begin, at, width;
 };
 
-/* What numbers are added up in. */
+/* Convert an element to the type of the sums. */
 __device__ inline double widen(double x) { return x; }
 template <typename T> __device__ inline float widen(T x) { return to_float(x); }
 using sli::assign;
@@ -150,7 +149,7 @@ void sli_cuda_join(const sl_call *call, void *stream) {
          (char *)call->out[0], true, (cudaStream_t)stream);
 }
 
-/* Rows of the array that others are put into, or cut out of, along attrs.axes. */
+/* Returns the dim of attrs.axes, along which arrays are joined or cut. */
 static int concat_dim(const sl_call *call) { return __builtin_ctz(call->attrs->axes); }
 
 static sl_status concat_pitch(const sl_type *whole, const sl_type *types, int dim, void **state) {

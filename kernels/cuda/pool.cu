@@ -1,5 +1,5 @@
-/* Pools: a thread makes a number. Gradients are gathered: a number of the image looks at the
- * windows that it is in, in order. */
+/* Pooling, one thread per number. Gradients are gathered: a number of the image reads the windows
+ * that contain it, in order. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
 
@@ -11,13 +11,13 @@ struct range {
   int64_t begin, end;
 };
 
-/* What of an axis of the image output i looks at. */
+/* Returns the range of input positions in output i's window along an axis. */
 __device__ inline range window_range(const sli_window &w, int a, int64_t i) {
   int64_t begin = i * w.stride[a] - w.pad[a], end = begin + w.size[a];
   return {begin < 0 ? 0 : begin, end > w.in[a] ? w.in[a] : end};
 }
 
-/* Outputs whose windows have position i of an axis. */
+/* Returns the range of outputs whose windows contain position i of an axis. */
 __device__ inline range outputs_of(const sli_window &w, int a, int64_t i) {
   int64_t at = i + w.pad[a], end = at / w.stride[a] + 1;
   int64_t begin = at < w.size[a] ? 0 : (at - w.size[a]) / w.stride[a] + 1;
@@ -28,7 +28,7 @@ __device__ inline bool is_larger(float x, float largest) {
   return x > largest || (isnan(x) && !isnan(largest));
 }
 
-/* Where the largest of an output's window is, on one plane. */
+/* Returns the position of the largest number in an output's window, on one plane. */
 template <typename T>
 __device__ inline int64_t find_largest(const sli_window &w, const T *x, int64_t i, int64_t j) {
   range down = window_range(w, 0, i), along = window_range(w, 1, j);
@@ -39,7 +39,7 @@ __device__ inline int64_t find_largest(const sli_window &w, const T *x, int64_t 
   return at;
 }
 
-/* A number's plane, line and column. */
+/* Plane, line and column of a number. */
 struct spot {
   int64_t plane, i, j;
 };
@@ -101,7 +101,7 @@ template <typename T> __global__ void mean_pool_b(sli_window w, const T *dy, T *
   assign(dx[at], sum);
 }
 
-/* Calls f(T(), window, numbers to make, blocks) for a call on images of this type. */
+/* Calls f(T(), window, numbers, blocks) for a call on images of this type. */
 template <typename F> void with_pool(const sl_call *call, const sl_type *x, F f) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   sli_window w = sli_window_of(call->attrs, x, NULL);

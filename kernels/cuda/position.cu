@@ -1,4 +1,4 @@
-/* Positions: the table that is added, its gradient, and rotary ones. */
+/* Position embeddings, their gradient, and rotary positions. */
 #include <stdlib.h>
 
 #include <sluice/cuda.h>
@@ -12,7 +12,7 @@ using namespace sli;
 
 /* ---- positions ------------------------------------------------ */
 
-/* One block a row of x [B, T, C]; table from the piece's first row on. */
+/* One block per row of x [B, T, C]; `table` begins at the piece's first row. */
 template <typename T, int N>
 __global__ void add_position(const T *x, const float *table, T *y, int64_t length,
                              int64_t width) {
@@ -27,7 +27,7 @@ __global__ void add_position(const T *x, const float *table, T *y, int64_t lengt
   }
 }
 
-/* One block a row of the table: the sum over the batch, in order. */
+/* One block per row of the table: sums over the batch, in order. */
 template <typename T, int N>
 __global__ void sum_position(const T *dy, float *dtable, bool add, int64_t batch, int64_t first,
                              int64_t length, int64_t width) {
@@ -48,13 +48,13 @@ __global__ void sum_position(const T *dy, float *dtable, bool add, int64_t batch
 
 /* ---- rotary ------------------------------------------------ */
 
-/* cos and sin of position t, pair j, in the device's memory. */
+/* cos and sin of position t, pair j, in device memory. */
 struct angles {
   int64_t pairs;
   float *cos, *sin; /* [positions, pairs] */
 };
 
-/* One block a row of x [B, T, H*D]: turns pairs (j, j + D/2) of each head. */
+/* One block per row of x [B, T, H*D]: rotates pairs (j, j + D/2) of each head. */
 template <typename T, int N>
 __global__ void turn(const T *x, T *y, angles a, int64_t first, int64_t length, int64_t width,
                      float direction) {
@@ -124,7 +124,8 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
 
 namespace {
 
-/* cosines[positions, pairs] and the sines behind them; false: no memory. */
+/* Fills cosines[positions, pairs] and the sines behind them; returns false if there is no
+ * memory. */
 bool fill_angles(const sl_attrs *attrs, int64_t positions, int64_t pairs, float *cosines) {
   double *frequency = (double *)malloc((size_t)pairs * sizeof *frequency);
   if (!frequency) return false;

@@ -1,8 +1,8 @@
-/* Programs made ready for a GPU.
+/* Preparation of programs for a GPU.
  *
- * A call's CUDA row is looked up once, when its program is made ready, and waits in the
- * call's state for the queue. A user's op that is not in the table brings its own
- * kernel for "cuda". Then the calls become steps (fuse.c), which the queue launches. */
+ * A call's CUDA kernel is looked up once, when its program is prepared, and stored in the call's
+ * state for the queue. A user-defined op that is not in the table has its own "cuda" kernel. The
+ * calls are then grouped into steps (fuse.c), which the queue launches. */
 #include "kernels/cuda/program.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "kernels/cuda/rows.h"
 #include "ops/ops.h"
 
-/* What c->state points to. */
+/* Fills the state that c->state points to. */
 static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call *made) {
   sl_call call = sli_call_shape(c);
   const sli_cuda_row *row = sli_cuda_row_find(c->op);
@@ -117,7 +117,8 @@ static size_t step_scratch(const sli_cuda_step *step) {
   return step->fused->scratch(calls, step->ncalls);
 }
 
-/* Of the calls too: a step of which only a part is wanted goes call by call. */
+/* Returns the most scratch of any step or call: a step whose outputs are only partly wanted is
+ * launched call by call. */
 size_t sli_cuda_program_scratch(const sl_program *program, int threads) {
   const sli_cuda_program *made = program->state;
   size_t most = 0;

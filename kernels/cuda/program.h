@@ -1,4 +1,4 @@
-/* Programs made ready for a GPU, as the queue sees them. */
+/* Prepared programs of a GPU, as the queue uses them. */
 #ifndef SLUICE_CUDA_PROGRAM_H
 #define SLUICE_CUDA_PROGRAM_H
 
@@ -7,45 +7,47 @@
 #include "kernels/cuda/extents.h"
 #include "kernels/cuda/graphs.h"
 
-/* A program call's state. */
+/* State of a program's call. */
 typedef struct sli_cuda_call {
   void (*launch)(const sl_call *call, void *stream);
   void (*release)(void *state);
-  void *state; /* the row's own */
-  bool shared; /* with other calls */
-  int fill;    /* its first output among all of the program that calls fill (extents.c) */
-  bool knows_rows; /* the row's */
+  void *state; /* the op's own state */
+  bool shared; /* shared with other calls */
+  /* number of its first output with a valid length set by the call, among all of the program
+   * (extents.c) */
+  int fill;
+  bool knows_rows; /* sli_cuda_row.knows_rows */
 } sli_cuda_call;
 
-/* What is launched as one: a call, or several that are fused. */
+/* Unit of launching: one call, or several fused ones. */
 typedef struct sli_cuda_step {
-  const struct sli_cuda_fused *fused; /* fuse.h; NULL: one call */
+  const struct sli_cuda_fused *fused; /* fuse.h; NULL: a single call */
   int ncalls;
-  const sl_program_call **calls;      /* in the order they have in the program */
-  bool kept;                          /* of two: what the first hands to the second is written */
-  void *state;                        /* the fused row's own */
+  const sl_program_call **calls;      /* in program order */
+  bool kept;                          /* for pairs: the intermediate array is written */
+  void *state;                        /* the fused op's own state */
 } sli_cuda_step;
 
-/* Of one variant, in the order they are launched in. */
+/* Steps of one variant, in launch order. */
 typedef struct sli_cuda_steps {
   int count;
   sli_cuda_step *steps;
 } sli_cuda_steps;
 
-/* A program's state. */
+/* State of a program. */
 typedef struct sli_cuda_program {
   int nvariants;
-  sli_cuda_steps *variants; /* as sli_program_variant() counts them */
-  sli_cuda_graphs *graphs;  /* NULL: it is launched step by step */
-  sli_cuda_extents *extents; /* NULL: its slots are always full */
-  bool is_timed;            /* some call wants to know what it takes */
-  uint64_t fired;           /* firings, while some are still to be timed, */
-  int timed;                /* and how many of them were */
+  sli_cuda_steps *variants; /* indexed by sli_program_variant() */
+  sli_cuda_graphs *graphs;  /* NULL: launched step by step */
+  sli_cuda_extents *extents; /* NULL: slots are always full */
+  bool is_timed;            /* some call wants its time measured */
+  uint64_t fired;           /* firings, while some remain to be timed */
+  int timed;                /* timed firings */
 } sli_cuda_program;
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device);
 void sli_cuda_program_release(sl_program *program);
-/* Of a program that is prepared. */
+/* Returns the scratch of a prepared program. */
 size_t sli_cuda_program_scratch(const sl_program *program, int threads);
 
 #endif

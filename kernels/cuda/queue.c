@@ -1,13 +1,13 @@
 /* The CUDA queue: a stream.
  *
- * A launch enqueues the kernels of a program and an event behind them. Fences count the
- * launches from 1 on; launch n records event n mod RING, so an event is used again only
- * when its firing is complete: whoever would be RING firings ahead sleeps until the
- * oldest is done. The runtime's own bound (run_ahead of the plan's queue) is far lower,
- * so that does not happen in its hands.
+ * A launch enqueues the kernels of a program and an event behind them. Fences count the launches
+ * from 1 on; launch n records event n mod RING, so an event is reused only when its firing is
+ * complete. A thread that would get RING firings ahead sleeps until the oldest is done. The
+ * runtime's own bound (run_ahead of the plan's queue) is far lower, so in the runtime that does not
+ * happen.
  *
- * All calls of a stream run in order, so they share one scratch. What a launch enqueues may
- * go as a CUDA graph (graphs.c), or be timed (times.c). */
+ * All calls of a stream run in order, so they share one scratch. A launch may be replayed as a CUDA
+ * graph (graphs.c), or be timed (times.c). */
 #include <sluice/cuda.h>
 
 #include <stdatomic.h>
@@ -30,17 +30,19 @@ typedef struct cuda_queue {
   cudaEvent_t events[RING];
   void *scratch;
   sli_cuda_times *times;
-  uint64_t launched;         /* the last fence given */
-  _Atomic uint64_t completed; /* the last fence known to be complete: written by the owner;
-                                 release, and acquire where others read it */
-  uint64_t replayed;         /* launches that were graphs */
-  sli_cuda_extents *extents[RING]; /* of the program of each firing under way */
+  uint64_t launched;         /* last fence given out */
+  /* last fence known to be complete: written by the owner with release, read by others with
+   * acquire */
+  _Atomic uint64_t completed;
+  uint64_t replayed;         /* launches replayed as graphs */
+  /* valid lengths (extents) of the program of each firing in flight */
+  sli_cuda_extents *extents[RING];
   bool failed;
-  char why[400];             /* the first failure */
+  char why[400];             /* first failure */
 } cuda_queue;
 
-/* The device does not recover: from the first failure on the queue does nothing. But where
- * a launch is captured, it is the capture that has failed. */
+/* Records a failure. The device does not recover: after the first failure the queue does nothing.
+ * During a capture only the capture has failed. */
 static void fail(cuda_queue *q, const char *op, const char *why) {
   if (q->failed || sli_cuda_capture_spoil()) return;
   q->failed = true;
@@ -51,7 +53,7 @@ static void must(cuda_queue *q, cudaError_t error, const char *op) {
   if (error) fail(q, op, cudaGetErrorString(error));
 }
 
-/* What a launch has left: the device's own error says more than a library's. */
+/* Checks the result of a launch. The device's own error says more than a library's. */
 static void must_be_launched(cuda_queue *q, const char *op) {
   const char *why = sli_cuda_take_failure();
   must(q, cudaGetLastError(), op);
@@ -104,16 +106,16 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
 
 /* ---- launching ------------------------------------------------ */
 
-/* A firing and its steps. */
+/* A firing, and the context for its steps. */
 typedef struct work {
   cuda_queue *q;
-  sli_cuda_extents *extents; /* NULL: all is full */
+  sli_cuda_extents *extents; /* NULL: all slots are full */
   const sli_cuda_steps *steps;
   const sl_firing *firing;
   sl_tick tick;
 } work;
 
-/* False: nothing is to be done this time. */
+/* Returns false if nothing needs to be done in this firing. */
 static bool launch_call(const work *w, const sl_program_call *c) {
   const sli_cuda_call *made = c->state;
   const void *in[c->nin + 1];
@@ -128,7 +130,7 @@ static bool launch_call(const work *w, const sl_program_call *c) {
   return true;
 }
 
-/* False: nothing is to be done this time. */
+/* Returns false if nothing needs to be done in this firing. */
 static bool launch_step(const work *w, const sli_cuda_step *step) {
   cuda_queue *q = w->q;
   bool any = sli_cuda_fused_launch(step, w->firing, &w->tick, q->scratch, q->stream);
@@ -177,7 +179,7 @@ static bool cuda_passed(void *queue, uint64_t fence) {
   return fence <= atomic_load_explicit(&q->completed, memory_order_acquire);
 }
 
-/* A firing is complete: the rows that it has filled are known. */
+/* Takes the valid rows of a complete firing. */
 static void take_rows(cuda_queue *q, uint64_t fence) {
   sli_cuda_extents **extents = &q->extents[fence % RING];
   const sl_program_call *culprit;
@@ -196,7 +198,7 @@ static void complete(cuda_queue *q, uint64_t fence) {
   atomic_store_explicit(&q->completed, fence, memory_order_release);
 }
 
-/* An event is free once the firing that used it last is complete. */
+/* Returns the next event, which is free once the firing that used it last is complete. */
 static cudaEvent_t next_event(cuda_queue *q) {
   cudaEvent_t event = q->events[++q->launched % RING];
   if (q->failed || q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
@@ -227,7 +229,7 @@ static bool cuda_done(void *queue, uint64_t fence, uint64_t now_ns) {
   if (q->failed) return false;
   cudaError_t error = cudaEventQuery(q->events[fence % RING]);
   if (error == cudaErrorNotReady) {
-    cudaGetLastError(); /* it counts as one: forget it */
+    cudaGetLastError(); /* cudaErrorNotReady counts as an error: clear it */
     return false;
   }
   must(q, error, "a firing");
@@ -240,9 +242,9 @@ static uint64_t cuda_due(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
-/* Should the event be recorded again meanwhile, its firing is complete and the wait is for
- * a later one, which is longer than need be but comes to an end: what a stream waits for
- * has always been launched before. */
+/* Makes the queue's stream wait for another queue's fence. If the event is recorded again
+ * meanwhile, its firing is complete, and the wait is for a later firing. That wait is longer than
+ * needed but ends, because a stream only waits for work that has been launched. */
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   cuda_queue *q = queue, *of = other;
   if (q == of || q->failed || cuda_passed(of, fence)) return;
@@ -252,9 +254,9 @@ void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
 
 const sl_queue_ops sl_queue_cuda = {
     .name = "cuda",
-    .open = cuda_open,     /* makes a stream, allocates the scratch */
+    .open = cuda_open,     /* creates a stream, allocates the scratch */
     .close = cuda_close,   /* waits for the stream */
-    .launch = cuda_launch, /* enqueues; sleeps only where it is RING firings ahead */
+    .launch = cuda_launch, /* enqueues; sleeps only when RING firings ahead */
     .done = cuda_done,
     .due = cuda_due,
     .wait = sl_cuda_queue_wait,

@@ -1,4 +1,4 @@
-/* Random numbers by counter: each thread draws those of its element. */
+/* Counter-based random numbers: each thread draws those of its element. */
 #include "base/philox.h"
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
@@ -7,11 +7,11 @@ namespace {
 
 using namespace sli;
 
-/* Where the elements of a call stand, and what its numbers depend on. */
+/* Positions of a call's elements, and the seed of its numbers. */
 struct drawing {
   sl_region region;
   int64_t dim[SL_MAX_DIMS];
-  int64_t row, before; /* where the piece begins; elements of the microbatches before */
+  int64_t row, before; /* where the piece begins; elements of earlier microbatches */
   uint64_t key;
   int64_t step;
   bool whole;
@@ -35,7 +35,7 @@ drawing drawing_of(const sl_call *call) {
   return d;
 }
 
-/* The words of the element's block, and which of them is its own. */
+/* Draws the words of the element's block; returns the index of its own word. */
 __device__ inline int draw(const drawing &d, int64_t element, uint32_t words[4]) {
   int64_t run, at = d.before;
   at += d.whole ? element : sli_region_index(&d.region, d.dim, d.row, element, &run);

@@ -1,5 +1,5 @@
-/* Ranges with names for profilers (Nsight Systems), through the CUDA toolkit's header NVTX;
- * next to nothing while none looks on. */
+/* Named ranges for profilers (Nsight Systems), through the CUDA toolkit's NVTX header. They cost
+ * next to nothing without a profiler. */
 #ifndef SLUICE_CUDA_RANGES_H
 #define SLUICE_CUDA_RANGES_H
 

@@ -1,4 +1,4 @@
-/* Sums, means and the largest along dims, and softmax along one. */
+/* Sum, mean and maximum along dims, and softmax along one. */
 #include "kernels/cuda/fold.cuh"
 
 namespace {
@@ -18,7 +18,7 @@ double factor_of(const sl_call *call) {
   return call->attrs->value != 0 ? (double)call->attrs->value : 1.0;
 }
 
-/* Input i, as it lies in x, onto the output as it does. */
+/* Folds input i, read as type `in`, onto the output as type `out`. */
 void fold_onto(const sl_call *call, int i, const sl_type *in, const sl_type *out, double factor,
                void *stream) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {in, nullptr, nullptr, out};
@@ -32,7 +32,7 @@ void fold_onto(const sl_call *call, int i, const sl_type *in, const sl_type *out
   fold<first, float>(stream, g);
 }
 
-/* One block an element of the output. */
+/* One block per element of the output. */
 template <typename T>
 __global__ void largest(sli_space s, const T *x, T *y, int32_t *to) {
   __shared__ float tops[BLOCK];
@@ -56,7 +56,7 @@ __global__ void largest(sli_space s, const T *x, T *y, int32_t *to) {
   if (to) to[blockIdx.x] = (int32_t)where;
 }
 
-/* One thread an element of x. */
+/* One thread per element of x. */
 template <typename T>
 __global__ void largest_b(sli_space s, const int32_t *at, const T *dy, T *dx) {
   int64_t n = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -105,7 +105,7 @@ __device__ inline float block_max(float x) {
   return x;
 }
 
-/* One block a line. */
+/* One block per line. */
 template <typename T> __global__ void softmax_lines(lines l, const T *x, T *y, bool is_log) {
   int64_t begin = line_begin(l);
   float top = -INFINITY, total = 0;

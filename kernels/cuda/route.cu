@@ -1,16 +1,17 @@
-/* Rows that go to the devices of their experts, and come back: kernels/cpu/route.c says how.
+/* CUDA kernels that dispatch (route) rows to the devices of their experts and collect the results;
+ * ops/route.c describes the order of rows.
  *
- * Which of the ids are for some experts, and in which order, comes of sorting them (sort.cuh) by
- * whether they are, or by which part has their rows. How many they are is known on the device alone: as
- * many blocks are launched as there is room for, those beyond are through at once, and the number goes
- * to where the host will read it (extents.h). */
+ * Sorting the ids (sort.cuh), by whether they name the device's experts or by the part that has
+ * their rows, gives the selected ids and their order. Their number is known only on the device.
+ * Blocks are launched for the full room, those beyond the number exit at once, and the number is
+ * written where the host reads it (extents.h). */
 #include "kernels/cuda/sort.cuh"
 
 namespace {
 
 using namespace sli;
 
-constexpr int PARTS = 128; /* of rows that come back, at most */
+constexpr int PARTS = 128; /* most parts of rows that come back */
 
 const sl_route *route_of(const sl_call *call) { return (const sl_route *)call->attrs->user; }
 
@@ -24,13 +25,13 @@ size_t sorting_bytes(const sl_type *ids) {
   return (size_t)sl_type_elements(ids) * 2 * sizeof(uint64_t);
 }
 
-/* 0 for ids of experts first .. first + count, which come first, else 1. */
+/* Maps ids of experts first .. first + count to 0, so that they sort first, and others to 1. */
 struct is_other {
   int64_t first, count;
   __device__ int64_t operator()(int32_t id) const { return id < first || id >= first + count; }
 };
 
-/* The places of input i's ids, those that are for the route's experts first. */
+/* Returns the places of input i's ids, those of the route's experts first. */
 const uint64_t *sort_ids(const sl_call *call, int i, void *stream) {
   const sl_route *r = route_of(call);
   int64_t count = sl_type_elements(&call->in_type[i]);
@@ -39,7 +40,7 @@ const uint64_t *sort_ids(const sl_call *call, int i, void *stream) {
   return sort_places((const int32_t *)call->in[i], count, keys, keys + count, other, stream);
 }
 
-/* One thread: how many are for the experts, but no more than `most`. */
+/* One thread: counts the ids of the experts, up to `most`. */
 __global__ void count_chosen(const uint64_t *keys, int64_t count, int64_t most, int32_t *rows) {
   int64_t n = bisect(keys, 0, count, key_of(1, 0));
   if (!threadIdx.x) *rows = (int32_t)(n < most ? n : most);
@@ -56,7 +57,7 @@ __device__ inline void copy_row(T *to, const T *from, int64_t width) {
     write_pack(to + c, read_pack<N>(from + c));
 }
 
-/* ---- there ------------------------------------------------ */
+/* ---- forward ---------------------------------------------- */
 
 template <typename T, int N>
 __global__ void take_rows(const uint64_t *keys, const T *x, T *out, int64_t each, int64_t width) {
@@ -70,13 +71,14 @@ __global__ void take_ids(const uint64_t *keys, const int32_t *ids, int32_t *out,
   if (i < count && !number_of(keys[i])) out[i] = ids[place_of(keys[i])];
 }
 
-/* ---- back ------------------------------------------------ */
+/* ---- backward -------------------------------------------- */
 
 struct range {
   int32_t begin, count;
 };
 
-/* One thread: of `have` rows, one for each chosen id, those of ids at places begin .. end. */
+/* One thread: finds the rows of the ids at places begin .. end, among `have` rows, one per chosen
+ * id. */
 __global__ void find_range(const uint64_t *keys, int64_t count, int64_t begin, int64_t end,
                            int64_t have, int64_t room, range *found, int32_t *rows) {
   int64_t from = bisect(keys, 0, count, key_of(0, begin)), to = bisect(keys, 0, count, key_of(0, end));
@@ -94,7 +96,7 @@ __global__ void take_range(const range *r, const T *y, T *out, int64_t width) {
   copy_row<N>(out + blockIdx.x * width, y + (r->begin + (int64_t)blockIdx.x) * width, width);
 }
 
-/* Parts that share out `experts`. */
+/* Maps an id to the part that has its expert, of parts that shard `experts`. */
 struct part_of_id {
   int64_t experts, parts;
   __device__ int64_t operator()(int32_t id) const {
@@ -111,7 +113,7 @@ struct came {
   int32_t rows[PARTS];
 };
 
-/* Where an id's row is; part below 0: there is none. */
+/* Place of an id's row; part below 0: absent. */
 struct origin {
   int32_t part, row;
 };
@@ -124,7 +126,7 @@ __global__ void find_origins(const uint64_t *keys, int64_t count, int parts, cam
   from[place_of(keys[i])] = {there ? (int32_t)part : -1, (int32_t)row};
 }
 
-/* The sum of `each` rows, in order. */
+/* Sums `each` rows, in order. */
 template <typename T, int N>
 __global__ void put_back(const origin *from, came p, T *out, int64_t each, int64_t width) {
   from += blockIdx.x * each;
@@ -183,7 +185,7 @@ void sli_cuda_dispatch(const sl_call *call, void *stream) {
   });
 }
 
-/* All rows that come are known of. */
+/* Concatenates rows; the number of rows of each source is known at launch. */
 void sli_cuda_collect(const sl_call *call, void *stream) {
   const sl_type *out = &call->out_type[0];
   size_t row = sl_type_bytes(out) / (size_t)room_of(out);
@@ -199,7 +201,7 @@ void sli_cuda_collect(const sl_call *call, void *stream) {
   sl_call_fill(call, 0, n);
 }
 
-/* More of them than there is room for are counted, which ends the run (sl_op.crowded). */
+/* Counts more rows than there is room for, which ends the run (sl_op.crowded). */
 void sli_cuda_own_ids(const sl_call *call, void *stream) {
   int64_t count = sl_type_elements(&call->in_type[0]), room = sl_type_elements(&call->out_type[0]);
   int64_t most = count < room ? count : room;

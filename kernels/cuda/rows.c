@@ -1,4 +1,4 @@
-/* The table of rows. */
+/* The table of GPU kernels. */
 #include "kernels/cuda/rows.h"
 
 #include <sluice/ops.h>

@@ -1,4 +1,4 @@
-/* The CUDA side of the table of ops: one row for each op that a GPU can run. */
+/* GPU kernels: the table with one entry (row) per op that a GPU can run. */
 #ifndef SLUICE_CUDA_ROWS_H
 #define SLUICE_CUDA_ROWS_H
 
@@ -12,37 +12,37 @@ typedef struct sli_cuda_row {
   const sl_op *op;
   /* Bytes of call->scratch, in the device's memory. NULL: none. */
   size_t (*scratch)(const sl_call *call);
-  /* Makes call->state from types and attrs for the calling thread's device, and
-   * refuses what launch() could not do. Both may be NULL. */
+  /* Makes call->state from types and attrs for the calling thread's device, and refuses calls that
+   * launch() could not do. Both may be NULL. */
   sl_status (*prepare)(const sl_call *call, void **state);
   void (*release)(void *state);
-  bool shares; /* a state is only read: calls share it as sl_op.keeps says */
+  bool shares; /* the state is read-only: calls share it as sl_op.keeps says */
   /* Enqueues the op. Checks nothing, never waits. */
   void (*launch)(const sl_call *call, void *stream);
-  /* What launch() enqueues depends on more than types, attrs, addresses, `accumulate` and
-   * tick.row: on the step, or on a record that may change. */
+  /* launch() depends on more than types, attrs, addresses, `accumulate` and tick.row: for example
+   * on the step, or on a mutable record. */
   bool varies;
-  /* Of a row that fills (sl_op.fills): launch() knows how many rows, and says so. Else its kernels write
-   * that to call->out_rows, which they reach as the host does. */
+  /* For ops that set valid lengths (sl_op.fills): launch() knows the number of rows and reports it.
+   * Otherwise its kernels write it to call->out_rows, which is accessible to host and device. */
   bool knows_rows;
-  /* NULL, or: says by sl_fail() that `rows` are more than its output has room for. */
+  /* NULL, or: fails with a message that `rows` exceed the output's room. */
   sl_status (*crowded)(const sl_call *call, int64_t rows);
 } sli_cuda_row;
 
 extern const sli_cuda_row sli_cuda_rows[]; /* ends with op NULL */
-const sli_cuda_row *sli_cuda_row_find(const sl_op *op); /* NULL: there is none */
+const sli_cuda_row *sli_cuda_row_find(const sl_op *op); /* NULL: none */
 
-enum { SLI_CUDA_PARTS = 16 }; /* of one gradient, at most */
+enum { SLI_CUDA_PARTS = 16 }; /* most parts of one gradient */
 
-/* The launchers of rows.c's table; attention_*.cu, update.cu and so on. */
+/* Launchers of rows.c's table; attention_*.cu, update.cu and so on. */
 #define ROW(name, ...) void sli_cuda_##name(const sl_call *call, void *stream);
 #define PRODUCT(name)
 #include "kernels/cuda/rows.def"
 #undef ROW
 #undef PRODUCT
-void sli_cuda_linear(const sl_call *call, void *stream); /* and linear_b and linear_w */
+void sli_cuda_linear(const sl_call *call, void *stream); /* also linear_b and linear_w */
 
-size_t sli_cuda_sums_scratch(const sl_call *call);          /* *_w of norms, bias_w */
+size_t sli_cuda_sums_scratch(const sl_call *call);          /* weight gradients of norms, bias_w */
 size_t sli_cuda_cross_entropy_scratch(const sl_call *call);
 size_t sli_cuda_target_weight_scratch(const sl_call *call);
 size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
@@ -53,15 +53,15 @@ size_t sli_cuda_embedding_bag_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_attention_step_scratch(const sl_call *call);
-size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three of them */
-size_t sli_cuda_grouped_scratch(const sl_call *call);       /* all three of them */
+size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three products */
+size_t sli_cuda_grouped_scratch(const sl_call *call);       /* all three ops */
 size_t sli_cuda_expert_limit_scratch(const sl_call *call);
 size_t sli_cuda_dispatch_scratch(const sl_call *call);
 size_t sli_cuda_own_ids_scratch(const sl_call *call);
 size_t sli_cuda_give_back_scratch(const sl_call *call);
 size_t sli_cuda_restore_scratch(const sl_call *call);
 size_t sli_cuda_conv_w_scratch(const sl_call *call);
-size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three of them */
+size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three products */
 
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_join_prepare(const sl_call *call, void **state);
@@ -70,9 +70,9 @@ sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
-sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* and _b */
+sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* also _b */
 void sli_cuda_attention_sweep_release(void *state);
-sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* and conv_b and conv_w */
+sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* also conv_b and conv_w */
 sl_status sli_cuda_restore_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state);
 void sli_cuda_rotary_release(void *state);
@@ -83,7 +83,7 @@ sl_status sli_cuda_matmul_prepare(const sl_call *call, void **state);
 void sli_cuda_matmul_release(void *state);
 void sli_cuda_linear_release(void *state);
 
-/* Rounds `count` floats to bf16, and writes so many zeros behind them. */
+/* Rounds `count` floats to bf16, and appends `zeros` zeros. */
 void sli_cuda_round(const float *from, void *to, int64_t count, int64_t zeros, void *stream);
 
 #ifdef __cplusplus

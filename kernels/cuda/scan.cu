@@ -1,4 +1,4 @@
-/* What goes along a dim in order: the k largest of a line, sums up to each position. */
+/* CUDA kernels that scan along a dim: top-k of a line, cumulative sums. */
 #include "kernels/cuda/fold.cuh"
 #include "ops/indexing.h"
 
@@ -6,7 +6,7 @@ namespace {
 
 using namespace sli;
 
-/* ---- the largest ------------------------------------------------ */
+/* ---- top-k ------------------------------------------------------ */
 
 struct candidate {
   float v;
@@ -26,14 +26,14 @@ __device__ inline candidate best_of_block(candidate c) {
     candidate other = {__shfl_xor_sync(ALL, c.v, i), (int64_t)__shfl_xor_sync(ALL, (long long)c.k, i)};
     c = better_of(c, other);
   }
-  __syncthreads(); /* the last ones have been read */
+  __syncthreads(); /* the last candidates have been read */
   if (threadIdx.x % WARP == 0) v[threadIdx.x / WARP] = c.v, k[threadIdx.x / WARP] = c.k;
   __syncthreads();
   for (unsigned w = 0; w < blockDim.x / WARP; w++) c = better_of(c, candidate{v[w], k[w]});
   return c;
 }
 
-/* One block a line: the best of all that come behind the last one found. */
+/* One block per line: finds, k times, the best candidate ranked behind the last one found. */
 template <typename T>
 __global__ void rank(sli_lines l, int64_t count, const T *x, T *values, int32_t *places) {
   int64_t outer = blockIdx.x / l.inner, c = blockIdx.x % l.inner;
@@ -61,7 +61,7 @@ __device__ inline uint32_t number(int32_t x) { return (uint32_t)x; }
 __device__ inline void put_sum(int32_t &to, uint32_t x) { to = (int32_t)x; }
 template <typename T> __device__ inline void put_sum(T &to, double x) { assign(to, (float)x); }
 
-/* One thread a line. */
+/* One thread per line. */
 template <typename T>
 __global__ void sum_short(sli_lines l, const T *x, T *y, bool reverse, bool exclusive) {
   int64_t line = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -76,7 +76,7 @@ __global__ void sum_short(sli_lines l, const T *x, T *y, bool reverse, bool excl
   }
 }
 
-/* One block a line, BLOCK positions at once. */
+/* One block per line, BLOCK positions at a time. */
 template <typename T>
 __global__ void sum_long(sli_lines l, const T *x, T *y, bool reverse, bool exclusive) {
   using S = decltype(number(*x));

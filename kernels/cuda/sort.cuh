@@ -1,8 +1,8 @@
-/* Places of an array of ids, sorted by a number that each id has, of equal ones the first first.
+/* Places of an array of ids, sorted by a number derived from each id; equal ids keep their order.
  *
- * Their keys, the number above and the place below, all differ, so that any way to sort is
- * stable: blocks sort a tile each, then sorted runs are merged in pairs, every key looking for its
- * place in the other run by bisection. Work and order follow from the ids alone. */
+ * A key has the number in its upper and the place in its lower half, so all keys differ and any
+ * sort is stable. Each block sorts a tile. Sorted runs are then merged in pairs: every key finds
+ * its place in the other run by bisection. Work and order follow from the ids alone. */
 #ifndef SLUICE_CUDA_SORT_CUH
 #define SLUICE_CUDA_SORT_CUH
 
@@ -18,7 +18,7 @@ __device__ inline uint64_t key_of(int64_t number, int64_t place) {
 __device__ inline int64_t number_of(uint64_t key) { return (int64_t)(key >> 32); }
 __device__ inline int64_t place_of(uint64_t key) { return (int64_t)(uint32_t)key; }
 
-/* The first of keys[begin, end), which are sorted, that is not below `key`. */
+/* Returns the first of the sorted keys[begin, end) that is not below `key`. */
 __device__ inline int64_t bisect(const uint64_t *keys, int64_t begin, int64_t end, uint64_t key) {
   while (begin < end) {
     int64_t middle = (begin + end) / 2;
@@ -28,8 +28,8 @@ __device__ inline int64_t bisect(const uint64_t *keys, int64_t begin, int64_t en
   return begin;
 }
 
-/* keys[0, count) hold sorted runs of `run` keys, the last one may be shorter: where key i
- * goes when each two are merged. */
+/* Returns where key i goes when runs are merged in pairs. keys[0, count) hold sorted runs of `run`
+ * keys; the last run may be shorter. */
 __device__ inline int64_t merged_place(const uint64_t *keys, int64_t count, int64_t i,
                                        int64_t run) {
   int64_t own = i / run * run, pair = own / (2 * run) * (2 * run);
@@ -39,7 +39,7 @@ __device__ inline int64_t merged_place(const uint64_t *keys, int64_t count, int6
   return pair + (i - own) + (found - other);
 }
 
-/* Sorts tiles of the keys of all places. */
+/* Builds the keys of all places and sorts them tile by tile. */
 template <typename F>
 __global__ void sort_tiles(const int32_t *ids, uint64_t *keys, int64_t count, F number) {
   __shared__ uint64_t shared[2][SORT_TILE];
@@ -65,7 +65,8 @@ template <typename K> __global__ void merge_runs(const K *from, K *to, int64_t c
   if (i < count) to[merged_place(from, count, i, run)] = from[i];
 }
 
-/* Numbers of ids: which row of a table from `first` on it is; those that are not there come last. */
+/* Maps an id to its row in a part of a table that starts at `first`; ids outside the part sort
+ * last. */
 struct id_in_table {
   int64_t first, rows;
   __device__ int64_t operator()(int32_t id) const {
@@ -74,7 +75,7 @@ struct id_in_table {
   }
 };
 
-/* Returns the sorted keys of `count` places, one of the two arrays, which have as many each. */
+/* Returns the sorted keys of `count` places, in one of the two arrays of `count` keys. */
 template <typename F>
 const uint64_t *sort_places(const int32_t *ids, int64_t count, uint64_t *keys, uint64_t *others,
                             F number, void *stream) {

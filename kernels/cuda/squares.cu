@@ -1,6 +1,6 @@
-/* Sums of squares: of a difference, of gradients in parts. A chunk's share waits in the
- * scratch, in double, and one block adds them all up in order. A run of calls does each of
- * the two steps for all of its sums at once. */
+/* Sums of squares: of a difference, of gradients in parts. Each chunk leaves a partial sum in the
+ * scratch, in double, and one block adds them in order. For a run of calls, each of the two steps
+ * is done for all sums at once. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using namespace sli;
 
-/* By one block. */
+/* Runs in one block. */
 __device__ inline void sum_partials(const double *partial, int64_t count, double divisor,
                                     double *to) {
   double total = 0;
@@ -48,7 +48,7 @@ struct difference {
 struct segment {
   int64_t n;
   double *to;
-  unsigned first_block; /* a block for each chunk */
+  unsigned first_block; /* a block per chunk */
   unsigned short first_part, nparts;
 };
 
@@ -56,7 +56,7 @@ using gradients = run<segment, 100, 200>;
 static_assert(sizeof(gradients) + 2 * sizeof(void *) <= PARAMETER_BYTES, "too many parameters");
 static_assert(200 >= SLI_CUDA_PARTS, "one gradient fits");
 
-/* The sums of squares of chunks of what V takes, a block each. */
+/* Sums the squares of chunks of V's input, a block per chunk. */
 template <typename V, typename T>
 __global__ void squares(const __grid_constant__ gradients run, double *partial) {
   constexpr int N = wide<T>;
@@ -83,7 +83,7 @@ __global__ void squares(const __grid_constant__ gradients run, double *partial) 
   if (!threadIdx.x) partial[blockIdx.x] = total;
 }
 
-/* A block for each segment. */
+/* A block per segment. */
 __global__ void sum_run(const __grid_constant__ gradients run, const double *partial,
                         double divisor) {
   const segment &s = run.segments[blockIdx.x];
@@ -100,7 +100,7 @@ bool add_gradient(gradients *run, const sl_call *call) {
   return true;
 }
 
-/* As many of the calls as fit, of one type; returns how many. */
+/* Sums as many of the calls as fit, all of one type; returns how many. */
 template <typename V>
 int sum_squares(const sl_call *calls, int ncalls, void *stream, double divisor) {
   gradients run = {};

@@ -1,16 +1,16 @@
-/* How long steps take on the device.
+/* Measurement of the time that steps take on the device.
  *
- * Timed firings have an event before their first step and one behind each; two that follow
- * each other tell how long the step between them took. Nobody waits for them: they are read
- * once the firing is known to be complete, and used again.
+ * Timed firings have an event before their first step and one behind each step; two consecutive
+ * events give the time of the step between them. Nothing waits for the events: they are read once
+ * the firing is known to be complete, and then reused.
  *
- * An event costs about as much as the launch of a kernel, and a timed firing cannot be a
- * graph. So few are timed: the first three of a program (the first warms up and does not
- * count), then one of 17, until there are MOST. 17 has no factor in common with the number
- * of pieces or microbatches, so that all of them have their turn.
+ * An event costs about as much as the launch of a kernel, and a timed firing cannot be a graph. Few
+ * firings are therefore timed: the first three of a program (the first one warms up and does not
+ * count), then one of 17, until there are MOST. 17 has no factor in common with the number of
+ * pieces or microbatches, so that each of them is timed at some point.
  *
- * The time of a step of several calls is shared, by the bytes of their arguments, by those of
- * the same op as the first one; others, which came with it, took none. */
+ * The time of a step of several calls is divided, by the bytes of their arguments, among calls of
+ * the first one's op. Other calls fused into the step count as taking no time. */
 #include "kernels/cuda/times.h"
 
 #include <stdlib.h>
@@ -21,16 +21,16 @@ enum { FIRST = 3, EVERY = 17, MOST = 16 };
 
 typedef struct mark {
   cudaEvent_t event;
-  const sli_cuda_step *step; /* behind which it stands; NULL: before all of a firing */
+  const sli_cuda_step *step; /* step before the event; NULL: the event precedes the firing */
   uint64_t fence;
 } mark;
 
 struct sli_cuda_times {
-  mark *marks; /* not read yet: a ring of `most` places */
+  mark *marks; /* marks not yet read: a ring of `most` places */
   size_t first, count, most;
   cudaEvent_t *spare;
-  size_t nspare, room; /* room for all events that there are */
-  cudaEvent_t before;  /* the one read last, while steps of its firing are to come */
+  size_t nspare, room; /* room: capacity for all existing events */
+  cudaEvent_t before;  /* the last event read, while steps of its firing remain */
 };
 
 sli_cuda_times *sli_cuda_times_create(void) { return sli_calloc(1, sizeof(sli_cuda_times)); }

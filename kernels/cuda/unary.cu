@@ -1,4 +1,4 @@
-/* Functions of one number, unary.def, on f32 and bf16 arrays and on f64 scalars. */
+/* Functions of one number, from unary.def, on f32 and bf16 arrays and on f64 scalars. */
 #include "kernels/cuda/map.cuh"
 
 namespace {
@@ -12,7 +12,7 @@ template <typename V> __device__ inline V abs_of(V v) { return fabs(v); }
 template <typename V> __device__ inline V sigmoid_of(V v) { return V(1) / (V(1) + exp(-v)); }
 template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
 
-/* A function of v and d: name##_y and, of those that have a row for the way back, name##_dx. */
+/* Defines a functor of v and d: name##_y, and name##_dx if the function has its own backward op. */
 #define FUNCTION(name, expression)                                                   \
   struct name {                                                                      \
     template <typename V> static __device__ inline V of(V v, V d, V c, V u) {        \

@@ -1,4 +1,5 @@
-/* The update: clipping by the norm of all gradients, optimizers of a run of tensors. */
+/* CUDA kernels of the update: clipping by the norm of all gradients, optimizers over a run of
+ * tensors. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
 
@@ -6,7 +7,7 @@ namespace {
 
 using namespace sli;
 
-/* What an optimizer does to one element with its states. */
+/* Optimizer step on one element and its states. */
 struct adamw {
   static constexpr int STATES = 2;
   __device__ static void step(const sli_update_numbers *a, float g, float *p, float *s) {
@@ -70,7 +71,7 @@ using tensors = run<segment, 40, 64>;
 static_assert(sizeof(tensors) <= PARAMETER_BYTES, "too many parameters");
 static_assert(64 >= SLI_CUDA_PARTS, "one tensor fits");
 
-constexpr int EACH = BLOCK * 4; /* elements of a block */
+constexpr int EACH = BLOCK * 4; /* elements per block */
 
 template <typename R> __global__ void update(const __grid_constant__ tensors run) {
   constexpr int N = 4;
@@ -92,7 +93,7 @@ sli_update_numbers numbers_of(const sl_call *call) {
           o->momentum, o->nesterov};
 }
 
-/* The tensor of a call, if it still fits. */
+/* Adds the tensor of a call to the run, if it fits. */
 template <typename R> bool add_tensor(tensors *run, const sl_call *call) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   segment *s = run->add(call->nin - 1, call->in + 1, chunks(n, EACH));
@@ -113,8 +114,8 @@ template <typename R> void launch_run(const sl_call *calls, int ncalls, void *st
   }
 }
 
-/* Sums of squares arrive in batches of pointers: the first overwrites the norm, the
- * last turns it from a sum into a length. */
+/* Batches of pointers to sums of squares. The first batch overwrites the norm; the last turns it
+ * from a sum into a length. */
 struct batch {
   const double *of[256];
   int count;
@@ -134,7 +135,7 @@ __global__ void clip(batch b, float limit, float *scale, double *norm) {
 
 size_t sli_cuda_clip_scratch(const sl_call *call) {
   (void)call;
-  return sizeof(double); /* the norm, where nobody reads it */
+  return sizeof(double); /* place for the norm, if it is not an output */
 }
 
 void sli_cuda_clip(const sl_call *call, void *stream) {

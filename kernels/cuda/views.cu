@@ -1,4 +1,4 @@
-/* The same elements in another shape or order. */
+/* Copies of the same elements in another shape or order. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
 

@@ -1,16 +1,16 @@
-/* Products of small matrices by a warpgroup, four warps that follow each other, on the tensor
- * cores of Hopper GPUs (PTX ISA, "wgmma.mma_async"): D += A B with A [64, 16], B [16, N] and D
- * [64, N] in float, of bf16. They go on in the background: from start_products() on nobody
- * touches their registers, until wait_for_products() has waited for them.
+/* Products of small matrices by a warpgroup, four consecutive warps, on the tensor cores of Hopper
+ * GPUs (PTX ISA, "wgmma.mma_async"): D += A B with A [64, 16], B [16, N] and D [64, N] in float, of
+ * bf16. They run asynchronously: from start_products() until wait_for_products() has waited for
+ * them, their registers must not be touched.
  *
- * Warp w has rows 16 w to 16 w + 15 of D, its lanes what they have of D in mma.cuh. A comes from
- * registers, where a warp has its rows in the same order, or like B from shared memory, as tiles
- * of rows of 64 numbers. A row has 128 bytes; so that eight of them at the same column lie in
- * different banks, 16 bytes number c of row r lie where number c ^ (r % 8) would (the swizzle of 128
- * bytes). A tile begins at a multiple of 1024 bytes. What threads have written is to be seen by the
- * tensor cores: show_tiles() before the barrier.
+ * Warp w has rows 16 w to 16 w + 15 of D; its lanes hold elements of D as in mma.cuh. A comes from
+ * registers, where a warp has its rows in the same order, or like B from shared memory, as tiles of
+ * rows of 64 numbers. A row has 128 bytes. Pack c (16 bytes) of row r is stored at the place of
+ * pack c ^ (r % 8) (the 128-byte swizzle): eight rows at the same column are then in different
+ * banks. A tile begins at a multiple of 1024 bytes. show_tiles() before the barrier makes data
+ * written by threads visible to the tensor cores.
  *
- * Code for other GPUs has no such products, and nobody may ask it for some: has_warpgroups(). */
+ * Code for other GPUs has no such products and must not request them: has_warpgroups(). */
 #ifndef SLUICE_CUDA_WARPGROUP_CUH
 #define SLUICE_CUDA_WARPGROUP_CUH
 
@@ -23,13 +23,13 @@ namespace sli {
 constexpr int GROUP_ROWS = 64, GROUP_THREADS = 4 * WARP, TILE_WIDTH = 64;
 constexpr int TILE_STEP = 16 * sizeof(bf16); /* bytes from one product's columns to the next's */
 
-/* Where element (r, c) of a tile lies. */
+/* Returns the place of element (r, c) of a tile. */
 __device__ inline int in_tile(int r, int c) {
   return r * TILE_WIDTH + (c / 8 % 8 ^ r % 8) * 8 + c % 8;
 }
 
 #ifdef __CUDACC__
-/* Where a tile begins in shared memory, in bytes. */
+/* Returns the address of a tile in shared memory, in bytes. */
 __device__ inline uint32_t place_of(const void *tile) {
   return (uint32_t)__cvta_generic_to_shared(tile);
 }
@@ -43,11 +43,11 @@ __device__ inline uint32_t place_of(const void *tile) {
 __device__ inline void start_products() {
   SLI_WARPGROUP("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/* Those since the last commit are a group. */
+/* Groups the products since the last commit. */
 __device__ inline void commit_products() {
   SLI_WARPGROUP("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Waits for all groups but the newest. */
+/* Waits for all groups but the NEWEST newest. */
 template <int NEWEST> __device__ inline void wait_for_products() {
   SLI_WARPGROUP("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
@@ -55,7 +55,7 @@ __device__ inline void show_tiles() {
   SLI_WARPGROUP("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Nothing that is done with d moves to the other side of this. */
+/* Compiler barrier for d: no use of it moves across. */
 template <int COLUMNS> __device__ inline void hold(float (&d)[COLUMNS][4]) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
@@ -67,7 +67,7 @@ template <int COLUMNS> __device__ inline void hold(float (&d)[COLUMNS][4]) {
   SLI_4(d, n), SLI_4(d, n + 1), SLI_4(d, n + 2), SLI_4(d, n + 3), SLI_4(d, n + 4),           \
       SLI_4(d, n + 5), SLI_4(d, n + 6), SLI_4(d, n + 7)
 
-/* D (+)= A B: rows of A and columns of B lie along rows of tiles. */
+/* D (+)= A B. Rows of A and columns of B are rows of tiles. */
 __device__ inline void multiply_tiles(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
   SLI_WARPGROUP("{.reg .pred p; setp.ne.b32 p, %34, 0; "
                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
@@ -87,7 +87,7 @@ __device__ inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b,
                 : SLI_32(d, 0), SLI_32(d, 8) : "l"(a), "l"(b), "r"((int)add));
 }
 
-/* D += A B: rows of B are rows of a tile. */
+/* D += A B. Rows of B are rows of a tile. */
 __device__ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b) {
   SLI_WARPGROUP("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -115,14 +115,15 @@ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b
 }
 #endif
 
-/* The operand that begins there (PTX ISA, "Matrix descriptor"): its swizzle, and 1024 bytes from
- * eight rows to the next eight. */
+/* Returns the descriptor of the operand at `tile` (PTX ISA, "Matrix descriptor"): its swizzle, and
+ * 1024 bytes from eight rows to the next eight. */
 __device__ inline uint64_t operand_at(const void *tile) {
   return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 |
          (place_of(tile) & 0x3ffff) >> 4;
 }
 
-/* Can the current device do with these? The environment variable SLUICE_CUDA_WARPGROUPS=0 does without. */
+/* Returns true if the current device supports these. The environment variable
+ * SLUICE_CUDA_WARPGROUPS=0 turns them off. */
 inline bool has_warpgroups() {
 #if defined SLI_SM90A || defined SLUICE_EMULATED /* the build has code for them */
   static const char *const wanted = getenv("SLUICE_CUDA_WARPGROUPS");

@@ -1,5 +1,5 @@
-/* Cross entropy of rows that count more or less, one block a row: as loss.cu, but a block whose row
- * does not count leaves at once. */
+/* Cross entropy with weighted rows, one block per row. Works as loss.cu, but a block whose row does
+ * not count exits at once. */
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/loss.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace sli;
 
-/* Sum of w x over the columns first .. first + width of all, the same in every thread. */
+/* Returns the sum of w x over columns first .. first + width of all, the same in every thread. */
 template <typename T>
 __device__ inline float row_dot(const sli_weighing &w, const T *row, int64_t first, int64_t width) {
   constexpr int N = wide<T>;
@@ -27,7 +27,7 @@ __device__ inline float sum_of_weights(const sli_weighing &w) {
   return block_sum(s);
 }
 
-/* What is taken from the row's lse. */
+/* Returns the amount subtracted from the row's lse. */
 template <typename T>
 __device__ inline double row_taken(const sli_weighing &w, const T *row, int64_t first,
                                    int64_t width, int32_t target) {
@@ -37,7 +37,7 @@ __device__ inline double row_taken(const sli_weighing &w, const T *row, int64_t 
   return w.each == 0 ? taken : taken + (double)(w.each * row_dot(w, row, first, width));
 }
 
-/* The row's part of the loss, and its lse; kept: see row_soft(). */
+/* Returns the row's part of the loss, and sets its lse; kept: see row_soft(). */
 template <bool KEEP, typename T>
 __device__ inline double row_loss(const sli_weighing &w, const T *row, int64_t vocab,
                                   int32_t target, float *lse, T *kept) {
@@ -49,7 +49,7 @@ __device__ inline double row_loss(const sli_weighing &w, const T *row, int64_t v
   return known ? (double)sli_weight_all(&w, target, all) * (double)*lse - taken : (double)NAN;
 }
 
-/* The row's gradient, which may lie over the row. */
+/* Writes the row's gradient, possibly in place. */
 template <typename T>
 __device__ inline void row_gradient(const sli_weighing &w, const T *row, T *to, float lse,
                                     float scale, int32_t target, int64_t first, int64_t vocab) {
@@ -95,7 +95,7 @@ cross_entropy(sli_weighing w, const T *logits, const int32_t *targets, const dou
   if (lse) lse[blockIdx.x] = l;
 }
 
-/* dlogits may be logits. */
+/* Computes the gradient; dlogits may alias logits. */
 template <typename T>
 __global__ void __launch_bounds__(LARGEST)
 cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const float *lse,
@@ -109,7 +109,7 @@ cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const f
   zeros_behind(to, vocab, stride);
 }
 
-/* Both; the target's logit is read before anything is written. */
+/* Computes the loss and its gradient. The target's logit is read before anything is written. */
 template <bool KEEP, typename T>
 __global__ void __launch_bounds__(LARGEST)
 cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
