@@ -1,4 +1,4 @@
-/* Applying an op: arguments checked, shapes inferred, one node added. */
+/* Applies an op: checks arguments, infers shapes, adds a node. */
 #include "graph/build/build.h"
 
 #include <string.h>
@@ -17,10 +17,11 @@ char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
   return text;
 }
 
-/* A source belongs to no block yet: it goes where it is first read. */
+/* True for a source, which has no block yet: it goes to the block of its first reader. */
 static bool is_source(const sl_op *op) { return op == &sl_op_source; }
 
-/* "h.3/linear.2": the second linear of block h.3. Opens a block if none is. */
+/* Returns the next name, "h.3/linear.2": the second linear of block h.3. Opens a block if there
+ * is none. */
 static const char *next_name(sl_graph *g, const sl_op *op) {
   int block = g->nblocks - 1, n = 1;
   for (int i = g->nnodes - 1; i >= 0 && g->nodes[i]->block == block; i--)
@@ -29,12 +30,12 @@ static const char *next_name(sl_graph *g, const sl_op *op) {
   return sli_arena_format(&g->arena, "%s/%s.%d", g->blocks[block].name, op->name, n);
 }
 
-/* Below 0: the record that says it is missing. */
+/* Returns the number of outputs; below 0: the op's record is missing. */
 static int output_count(const sl_op *op, const sl_attrs *attrs, int nin) {
   return sli_op_outputs(op, attrs ? attrs : &(sl_attrs){0}, nin);
 }
 
-/* Does a rule name arguments and gradients that there can be? */
+/* True if a rule names arguments and gradients that the op can have. */
 static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
   for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++) {
     bool of_in = rule->in[a].kind == SL_ARG_IN || rule->in[a].kind == SL_ARG_INS;
@@ -47,7 +48,7 @@ static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
   return true;
 }
 
-/* What its row lacks; NULL if nothing. */
+/* Returns what the op lacks; NULL if nothing. */
 static const char *row_fault(sl_graph *g, const sl_op *op) {
   if (!op->infer) return "its row has no shape rule (sl_op.infer)";
   if (op->nout < 0 && !op->outputs)
@@ -67,7 +68,7 @@ static const char *row_fault(sl_graph *g, const sl_op *op) {
   return NULL;
 }
 
-/* What is wrong with the arguments, apart from their shapes; NULL if nothing. */
+/* Returns what is wrong with the arguments, apart from their shapes; NULL if nothing. */
 static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *in, uint32_t absent) {
   const char *fault = row_fault(g, op);
@@ -113,8 +114,8 @@ uint32_t sli_graph_dim(sl_graph *g, sl_here at, const char *call, sl_tensor *x, 
   return 0;
 }
 
-/* What comes out, by the row's shape rule. Source records and users' rows may
- * say anything. */
+/* Infers the output types by the op's shape rule. Source records and users' ops may return
+ * impossible types. */
 static sl_status infer(sl_here at, sl_graph *g, sli_node *node) {
   sl_status status = sli_node_infer(node);
   if (status) {
@@ -138,7 +139,7 @@ static bool lies_possibly(sl_sbp sbp, int count, int i, const sl_type *types) {
   return i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim;
 }
 
-/* The row's signatures speak of what is there. */
+/* Checks that the op's signatures name existing arguments and dims. */
 static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
   sl_signature all[SL_SIGNATURES];
   memset(all, 0, sizeof all);
@@ -159,7 +160,7 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
   return SL_OK;
 }
 
-/* NULL if there is an error, an old one or a new one. */
+/* Adds a node; returns NULL after an error, an earlier or a new one. */
 static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *ins, uint32_t absent) {
   if (g->status) return NULL;
@@ -180,7 +181,7 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
   return node;
 }
 
-/* outs may be the same array as ins: it is written last. */
+/* Applies an op; outs may be the same array as ins, since it is written last. */
 void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                  sl_tensor *const *ins, uint32_t absent, sl_tensor **outs) {
   const sli_node *node = add_node(at, g, op, attrs, nin, ins, absent);

@@ -1,5 +1,4 @@
-/* Options: one table gives the parser, the checks, the help and the search for
- * what a mistyped name may have meant. */
+/* Options: one table gives the parser, the checks, the help and suggestions for mistyped names. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,19 +8,19 @@
 
 #include "base/base.h"
 
-/* The values given for one option, in order. */
+/* Values given for an option, in order. */
 typedef struct values {
   int count;
   size_t capacity;
   char **texts;
-  char *all; /* of a list: a line each */
+  char *all; /* of a list: one line each */
 } values;
 
 struct sl_args {
   const sl_option *options;
   int count;
   values *given; /* [count] */
-  char **misuse; /* what the model first asked for and does not declare; NULL: nothing */
+  char **misuse; /* first undeclared option that the model asks for; NULL: none */
 };
 
 static int count_options(const sl_option *options) {
@@ -73,7 +72,7 @@ static sl_status check_value(const sl_option *option, const char *text) {
                  (int)option->kind);
 }
 
-/* ---- giving ---------------------------------------------------------------------- */
+/* ---- setting values ---------------------------------------------------------------- */
 
 sl_status sl_args_create(const sl_option *options, sl_args **out) {
   sl_args *args = sli_calloc(1, sizeof *args);
@@ -151,9 +150,9 @@ sl_status sl_args_complete(const sl_args *args) {
   return SL_OK;
 }
 
-/* ---- asking ---------------------------------------------------------------------- */
+/* ---- reading values ---------------------------------------------------------------- */
 
-/* Keeps the first. */
+/* Keeps the first misuse. */
 static void note_misuse(const sl_args *args, const char *name, const char *what) {
   if (!*args->misuse) *args->misuse = sli_format("the model asks for option --%s, %s", name, what);
 }
@@ -168,7 +167,8 @@ static bool is_kind(const sl_option *option, sl_option_kind kind) {
   return option->kind == kind || (kind == SL_OPTION_TEXT && option->kind == SL_OPTION_LIST);
 }
 
-/* What is asked for in error is 0 (no number, or no flag) or an empty text. */
+/* Returns the declared option, or notes the misuse; the caller returns 0 (number or flag) or an
+ * empty text. */
 static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
   int i = find(args, name, strlen(name));
   const char *text = NULL;
@@ -207,8 +207,8 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i) {
   return i < v->count ? v->texts[i] : NULL;
 }
 
-/* What the user gives is meant, also 0; what stands in the table is the row's to say if it is
- * what that of AdamW says. */
+/* Returns a setting of the optimizer. A value that the user gives counts, also 0; a default in
+ * the table counts unless it is AdamW's, which leaves it to the op. */
 static float setting(const sl_args *args, const char *name, float adamws) {
   float value = (float)sl_arg_float(args, name);
   if (value == adamws && !sl_arg_given(args, name, 0)) return 0;
@@ -230,7 +230,7 @@ sl_optimizer sl_arg_optimizer(const sl_args *args) {
 
 /* ---- help ------------------------------------------------------------------------ */
 
-/* What stands for the value: the `word` of the help text, or the kind's. */
+/* Returns the placeholder of the value: the `word` of the help text, or the kind's. */
 static void value_word(const sl_option *option, char *out, size_t bytes) {
   static const char *const words[] = {[SL_OPTION_INT] = "N", [SL_OPTION_FLOAT] = "X",
                                       [SL_OPTION_TEXT] = "TEXT", [SL_OPTION_LIST] = "TEXT",
@@ -243,7 +243,7 @@ static void value_word(const sl_option *option, char *out, size_t bytes) {
     snprintf(out, bytes, "%s", words[option->kind]);
 }
 
-/* Help, default and range as one line of text. */
+/* Returns help, default and range as one line of text. */
 static char *describe(const sl_option *option) {
   char *text = sli_format("%s", option->help ? option->help : "");
   size_t n = 0;
@@ -261,7 +261,7 @@ static char *describe(const sl_option *option) {
   return full;
 }
 
-/* Prints words from column `from` to `to`, wrapped; `at` is where we are. */
+/* Prints words from column `from` to `to`, wrapped; `at` is the current column. */
 static void print_wrapped(const char *text, int at, int from, int to, FILE *out) {
   while (*text) {
     int word = (int)strcspn(text, " ");
@@ -295,8 +295,8 @@ void sl_options_print(const sl_option *options, FILE *out) {
   }
 }
 
-/* Fewest letters inserted, dropped, changed, or swapped with the next one, to
- * make `a` of `b`. Three rows of the table are kept. */
+/* Returns the edit distance, counting letters inserted, dropped, changed, or swapped with the
+ * next one. Three rows of the table are kept. */
 static size_t distance(const char *a, const char *b) {
   enum { LONGEST = 64 };
   size_t n = strlen(b), rows[3][LONGEST];

@@ -1,5 +1,5 @@
-/* The graph a model builds: blocks, parameters, what it is trained for or
- * delivers, and the first error. Ops are applied in apply.c. */
+/* Construction of a graph: blocks, parameters, its loss or outputs, and the first error. Ops are
+ * applied in apply.c. */
 #include "graph/build/build.h"
 
 #include <math.h>
@@ -263,8 +263,8 @@ static sl_type *copy_types(sl_graph *g, int ntypes, int nin, sl_tensor *const *i
   return types;
 }
 
-/* The parts of many devices are read by each of them, so nodes that read many have the types of an
- * earlier one if they are the same. */
+/* Returns the input types of a node. Every device reads the parts of all others, so nodes with
+ * many inputs share the types of an earlier node if they are equal. */
 static sl_type *types_of(sl_graph *g, int ntypes, int nin, sl_tensor *const *in) {
   if (ntypes > nin || nin < SLI_MANY_INPUTS) return copy_types(g, ntypes, nin, in);
   sli_types *last = &g->known.types[nin % (int)SLI_COUNT(g->known.types)];
@@ -281,7 +281,7 @@ void sli_node_own_types(sl_graph *g, sli_node *n) {
 
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout) {
-  /* shape rules may look at any optional input: all of them have a type */
+  /* shape rules may look at any optional input, so all inputs get a type */
   int ntypes = SLI_MAX(nin, op->max_in);
   sli_node *n = sli_arena_alloc(&g->arena, sizeof *n);
   *n = (sli_node){.id = g->nnodes, .op = op, .name = name, .cls = cls, .block = block,
@@ -315,7 +315,7 @@ sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name)
   return node->out[o] = t;
 }
 
-/* ---- what the graph is for -------------------------------------------------------- */
+/* ---- outputs -------------------------------------------------------------------------- */
 
 void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (g->status) return;

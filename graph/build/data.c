@@ -12,19 +12,20 @@ void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **ou
   sl_apply_at(at, g, &sl_op_source, &attrs, 0, NULL, 0, outs);
 }
 
-/* What the token source's callback needs. Read only once made. */
+/* Context of the token source's callbacks; constant once made. */
 typedef struct token_rows {
   sl_source source;
-  sl_type types[3];      /* tokens and targets, i32 [rows, context] both; of a served graph, its batch */
+  sl_type types[3];      /* tokens and targets, both i32 [rows, context]; in a served graph also
+                            its batch */
   int64_t rows, context, batch;
-  const sli_tokens *files; /* NULL for inference, and where nothing is read */
+  const sli_tokens *files; /* NULL for inference, and where no data is read */
   const sli_tokens *held_out; /* or NULL */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
   const sl_serving *serve; /* or NULL */
 } token_rows;
 
-/* Rows from sequence `first` on; of each the tick's piece, if sequences are cut. */
+/* Fills in rows from sequence `first` on; only the tick's piece, if sequences are cut. */
 static void fill(const token_rows *r, const sli_tokens *files, int64_t first, const sl_tick *tick,
                  void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
@@ -96,7 +97,8 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   return g->options.eval ? open_held_out(g, vocab, r) : SL_OK;
 }
 
-/* One row of positions that are any sequences', and what they are. */
+/* Makes the source of a served graph: one row of positions of any sequences, and the batch that
+ * describes them. */
 static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_tensor **targets) {
   sl_serving *s = g->options.serve;
   if (g->batch) {
@@ -164,7 +166,8 @@ double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first) 
   return (double)part / e->rows;
 }
 
-/* Rows from `first` on, `count` of them, take the places of all. Sequences may be cut, rows are not. */
+/* Copies `count` rows from `first` on over all rows, repeatedly. Sequences may be cut, rows are
+ * not. */
 static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int count, void *const *out) {
   for (int o = 0; o < h->of->nout; o++) {
     const sl_type *type = &h->of->types[o];
@@ -177,7 +180,7 @@ static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int c
   }
 }
 
-/* The microbatches of an evaluation are told by their numbers from 0 on. */
+/* Fills a microbatch of an evaluation, numbered from 0. */
 static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
   const held_out *h = ctx;
   const struct sli_evaluated *e = &h->graph->evaluated;
@@ -201,15 +204,16 @@ const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
   return &h->source;
 }
 
-/* ---- what files hold ----------------------------------------------------------------- */
+/* ---- data files ------------------------------------------------------------------------ */
 
 static const token_rows *rows_of(const sli_node *node) {
-  bool once = node->op == &sl_op_source && !node->attrs.full; /* what is whole is another's, too */
+  /* copies for whole microbatches read the same source */
+  bool once = node->op == &sl_op_source && !node->attrs.full;
   const sl_source *source = once ? node->attrs.user : NULL;
   return source && source->fill == fill_from_files ? source->ctx : NULL;
 }
 
-/* Adds the files of one source behind the first `count`. Returns how many there are then. */
+/* Appends the files of a source to out[count]; returns the new count. */
 static int add_files(const sli_tokens *files, int count, int most, sl_graph_file *out) {
   for (int i = 0; i < sli_tokens_files(files); i++, count++) {
     if (count >= most) continue;
@@ -221,7 +225,7 @@ static int add_files(const sli_tokens *files, int count, int most, sl_graph_file
 
 int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   int count = 0;
-  const sli_tokens *last = NULL; /* nodes of one source, on several devices, stand together */
+  const sli_tokens *last = NULL; /* nodes of one source, on several devices, are adjacent */
   for (int i = 0; i < g->nnodes; i++) {
     const token_rows *r = rows_of(g->nodes[i]);
     if (!r || !r->files || r->files == last) continue;

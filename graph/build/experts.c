@@ -1,5 +1,5 @@
-/* Mixtures of experts, as calls: a token goes to the experts that its logits name. Losses that keep the
- * experts busy are made of ops that there are anyway, so they are shared out as those are. */
+/* Calls for mixtures of experts: a token goes to the experts that its logits choose. Losses that
+ * balance the load consist of existing ops, so they are sharded like those. */
 #include "graph/build/build.h"
 
 sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool normed) {
@@ -21,7 +21,7 @@ sl_tensor *sl_expert_limit_at(sl_here at, sl_graph *g, const sl_routing *routing
   return sl_op2_at(at, g, &sl_op_expert_limit, &attrs, routing->ids, routing->weights);
 }
 
-/* All dims but the last. */
+/* Returns the bits of all dims but the last. */
 static uint32_t leading(const sl_tensor *t) { return t ? (1u << (t->type.ndim - 1)) - 1 : 0; }
 
 sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t experts) {
@@ -29,7 +29,8 @@ sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t ex
   return sl_sum_at(at, g, ones, leading(ones), false);
 }
 
-/* The mean over tokens and experts of E E f p; f, which has no gradient, is of the whole microbatch. */
+/* Computes the mean over tokens and experts of E E f p; f, which has no gradient, is over the
+ * whole microbatch. */
 sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing) {
   int64_t experts = sl_dim(routing->probabilities, -1);
   sl_tensor *load = sl_expert_load_at(at, g, routing->ids, experts);
@@ -39,7 +40,7 @@ sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing
   return sl_mean_at(at, g, product, 0, false);
 }
 
-/* A logit is what its log softmax lacks more than that, whichever it is. */
+/* Computes z as a logit minus its log softmax, which is the same for every logit. */
 sl_tensor *sl_z_loss_at(sl_here at, sl_graph *g, sl_tensor *logits) {
   sl_tensor *z = sl_op2_at(at, g, &sl_op_sub, NULL, logits, sl_softmax_at(at, g, logits, -1, true));
   return sl_mean_at(at, g, sl_mul_at(at, g, z, z), 0, false);

@@ -1,6 +1,6 @@
-/* What tells a model from an edited one: its parameters, and of each op as the model wrote it a hash
- * of what it is applied to and how. Not of its shapes: rows of a batch and of a microbatch are options, which have names of
- * their own. */
+/* Fingerprint of a model: its parameters, and for each op as written a hash of its inputs and
+ * attributes. Shapes are excluded: rows of a batch and of a microbatch are options, which are
+ * compared by name. */
 #include "graph/build/build.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
-/* Parameters by patterns of their names: what is frozen, and what has a rate or a decay of its
+/* Parameters by patterns of their names: frozen ones, and learning rates and decays of their
  * own. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "graph/build/build.h"
 
-/* ---- what is said -------------------------------------------------------------------- */
+/* ---- rules ---------------------------------------------------------------------------- */
 
 static void add_rule(sl_graph *g, sli_param_rule rule) {
   struct sli_training *t = &g->training;
@@ -22,7 +22,7 @@ void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_se
   if (!g->status) add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .group = *settings});
 }
 
-/* What whoever runs the model says comes behind what it says itself. */
+/* Adds the rules given by the user who runs the model, behind the model's own. */
 static sl_status add_texts(sl_graph *g) {
   const sl_training *by = g->options.training;
   for (int i = 0; by && i < by->nfrozen; i++)
@@ -36,9 +36,9 @@ static sl_status add_texts(sl_graph *g) {
   return SL_OK;
 }
 
-/* ---- what it comes to ------------------------------------------------------------------ */
+/* ---- settings -------------------------------------------------------------------------- */
 
-/* The settings of one parameter: the graph's own where no group says anything else. */
+/* Sets the settings of a parameter: the graph's own where no group sets another value. */
 static sl_status apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param) {
   const sl_optimizer *base = &g->training.optimizer;
   float scale = rule->group.lr_scale;
@@ -73,7 +73,7 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
                            g->nparams ? g->params[0]->name : "none");
 }
 
-/* What is computed of frozen parameters alone needs no gradient either. */
+/* Clears needs_grad of tensors computed from frozen parameters alone. */
 static void mark_nodes(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];

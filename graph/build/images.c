@@ -1,4 +1,4 @@
-/* The rows of images as calls. */
+/* Calls for image ops. */
 #include "graph/build/build.h"
 
 static sl_attrs attrs_of(sl_graph *g, const sl_window *window) {

@@ -1,4 +1,4 @@
-/* Ops that index, and constants, as calls. */
+/* Calls for ops that index, and for constants. */
 #include "graph/build/build.h"
 
 #include <string.h>

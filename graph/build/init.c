@@ -1,17 +1,17 @@
-/* Starting values.
+/* Initial values of parameters.
  *
- * Element i of a parameter is a function of (seed, name, i): word i % 4 of
- * Philox block i / 4, whose key is the seed and whose counter holds the block's
- * number and the name's hash. So the values do not depend on how parameters are
- * spread over devices, nor on the order in which they are filled.
+ * Element i of a parameter is a function of (seed, name, i): word i % 4 of Philox block i / 4,
+ * whose key is the seed and whose counter holds the block's number and the name's hash. The
+ * values therefore do not depend on how parameters are spread over devices, nor on the order in
+ * which they are filled.
  *
- * A model of 10^9 parameters should not wait for this, so the work goes through
- * short arrays of LANES blocks in plain loops, which compilers turn into vector
- * instructions, and the logarithm, sine and cosine of Box & Muller's method are
- * polynomials that stay within those loops. Only the rounds of Philox are written for each vector
- * length, as compilers multiply 32 bits to 64 by the long way round. Every element sees the same
- * operations whatever the vectors' length, so machines agree on the bits; for
- * that nothing may be contracted to fused operations (CMakeLists.txt). */
+ * A model of 10^9 parameters should not wait for this. The work goes through short arrays of
+ * LANES blocks in plain loops, which compilers turn into vector instructions. The logarithm,
+ * sine and cosine of Box & Muller's method are polynomials that stay within those loops. Only
+ * the rounds of Philox are written for each vector length, as compilers multiply 32 bits to 64
+ * inefficiently. Every element sees the same operations whatever the vectors' length, so
+ * machines agree on the bits; for that no operations may be contracted to fused ones
+ * (CMakeLists.txt). */
 #include "graph/build/build.h"
 
 #include <math.h>
@@ -27,10 +27,11 @@
 
 enum { LANES = 64, VALUES = 4 * LANES };
 
-/* Everything is inlined into run_plain(), run_avx2() and run_avx512(), and compiled for each. */
+/* Inlines everything into run_plain(), run_avx2() and run_avx512(), each compiled for its
+ * target. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Counters of the blocks from `first` on, of which word w of block l is at [w][l]. */
+/* Fills in the counters of the blocks from `first` on: word w of block l is at [w][l]. */
 INLINE void count_blocks(uint64_t first, uint64_t name, uint32_t x[4][LANES]) {
   for (int l = 0; l < LANES; l++) {
     x[0][l] = (uint32_t)(first + (uint64_t)l);
@@ -40,7 +41,7 @@ INLINE void count_blocks(uint64_t first, uint64_t name, uint32_t x[4][LANES]) {
   }
 }
 
-/* Random words in place of counters. */
+/* Replaces counters by random words. */
 typedef void encrypt_fn(uint32_t x[4][LANES], uint32_t k0, uint32_t k1);
 
 INLINE void encrypt_plain(uint32_t x[4][LANES], uint32_t k0, uint32_t k1) {
@@ -49,7 +50,7 @@ INLINE void encrypt_plain(uint32_t x[4][LANES], uint32_t k0, uint32_t k1) {
       sli_philox_round(&x[0][l], &x[1][l], &x[2][l], &x[3][l], k0, k1);
 }
 
-/* The top 24 bits as k / 2^24, k in [0, 2^24): exact in f32. */
+/* Returns the top 24 bits as k / 2^24, k in [0, 2^24): exact in f32. */
 INLINE float fraction(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p-24f; }
 
 INLINE uint32_t bits_of(float x) {
@@ -64,11 +65,11 @@ INLINE float of_bits(uint32_t bits) {
   return x;
 }
 
-/* -2 ln(u) for u = fraction(word) + 2^-24 in [2^-24, 1]: u = m 2^e with m in [sqrt(1/2), sqrt(2)), and
- * the series of artanh for ln(m) = 2 artanh((m - 1) / (m + 1)). Powers of two and the sign are in the
- * constants, which changes no bits. */
+/* Returns -2 ln(u) for u = fraction(word) + 2^-24 in [2^-24, 1]. u = m 2^e with m in [sqrt(1/2),
+ * sqrt(2)), and ln(m) = 2 artanh((m - 1) / (m + 1)) as a series. Powers of two and the sign are
+ * in the constants, which changes no bits. */
 INLINE float minus_2_log(uint32_t word) {
-  uint32_t root = 0x3f3504f3; /* of 1/2 */
+  uint32_t root = 0x3f3504f3; /* bits of sqrt(1/2) */
   uint32_t above = bits_of((float)(int32_t)((word >> 8) + 1)) - (24u << 23) - root;
   int32_t e = (int32_t)above >> 23;
   float m = of_bits((above & 0x7fffff) + root);
@@ -81,8 +82,8 @@ INLINE float minus_2_log(uint32_t word) {
   return (float)e * -1.38629436111989f + s * p;
 }
 
-/* cos and sin of 2 pi u for u = fraction(word): the nearest quarter turn, and Taylor series for the
- * rest, at most pi/4 either way. */
+/* Returns cos and sin of 2 pi u for u = fraction(word): the nearest quarter turn, and Taylor
+ * series for the rest, at most pi/4 either way. */
 INLINE void turn(uint32_t word, float *cosine, float *sine) {
   uint32_t quarter = word + (1u << 29);      /* in its top two bits */
   int32_t rest = (int32_t)(word << 2) >> 10; /* in 2^-24 turns */
@@ -102,7 +103,7 @@ INLINE void turn(uint32_t word, float *cosine, float *sine) {
   *sine = of_bits(bits_of(b) ^ (quarter & 1u << 31));
 }
 
-/* Two words give two normal numbers (Box & Muller 1958). */
+/* Makes two normal numbers from two words (Box & Muller 1958). */
 INLINE void normal_pair(const uint32_t a[LANES], const uint32_t b[LANES], float scale,
                         float x[LANES], float y[LANES]) {
   float radius[LANES], c, s;
@@ -154,8 +155,8 @@ static void run_plain(uint64_t first, uint64_t name, uint64_t seed, sl_init init
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* Products of words with m, the lower halves and the upper ones: of every other word at a time, as 64
- * bits, which are then put together. */
+/* Returns the lower and the upper halves of products of words with m. Every other word is
+ * multiplied at a time, as 64 bits, and the halves are then merged. */
 AVX512 INLINE void multiply_16(__m512i x, uint32_t m, __m512i *low, __m512i *high) {
   __m512i by = _mm512_set1_epi64(m);
   __m512i even = _mm512_mul_epu32(x, by), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), by);
@@ -163,9 +164,9 @@ AVX512 INLINE void multiply_16(__m512i x, uint32_t m, __m512i *low, __m512i *hig
   *high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
 
-/* sli_philox_round on vectors. In AVX2 each word has 64 bits to itself, of which only the lower half
- * counts, as products are of lower halves: even words in one vector, odd ones in another, that are put
- * together at the end only. */
+/* Runs sli_philox_round on vectors. In AVX2 each word has 64 bits to itself, of which only the
+ * lower half counts, since products are of lower halves. Even words are in one vector, odd ones
+ * in another; they are merged at the end only. */
 AVX2 INLINE void encrypt_avx2(uint32_t x[4][LANES], uint32_t key0, uint32_t key1) {
   __m256i m0 = _mm256_set1_epi64x(SLI_PHILOX_M0), m1 = _mm256_set1_epi64x(SLI_PHILOX_M1);
   for (int l = 0; l < LANES; l += 8) {
@@ -225,7 +226,7 @@ static run_fn *choose_run(void) {
 static run_fn *choose_run(void) { return run_plain; }
 #endif
 
-/* Elements from `first` on, a multiple of VALUES. */
+/* Fills in elements from `first` on, a multiple of VALUES. */
 static void fill_range(const sli_init_item *item, uint64_t seed, int64_t first, int64_t end) {
   if (item->init.kind == SL_INIT_CONSTANT) {
     for (int64_t i = first; i < end; i++) item->out[i] = item->init.scale;
@@ -245,18 +246,18 @@ void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64
   fill_range(&(sli_init_item){type, init, name, out}, seed, 0, sl_type_elements(type));
 }
 
-/* ---- many, on several threads ----------------------------------------------------- */
+/* ---- several parameters, on several threads ---------------------------------------------- */
 
-/* A piece is longer than a large page: who is the first on one clears it, and two who are at once
- * both do. */
+/* Pieces are longer than a large page: the first thread on a page clears it, and two at once
+ * would both do so. */
 enum { PIECE = 8192 * VALUES, WORTH_A_THREAD = 4096 * VALUES, MOST_THREADS = 16 };
 
-/* Pieces of all items in a row; whoever is free takes the next. */
+/* Pieces of all items in order; a free thread takes the next. */
 typedef struct filling {
   int count;
   const sli_init_item *items;
   uint64_t seed;
-  atomic_llong next; /* piece; relaxed: it is only a counter */
+  atomic_llong next; /* next piece; relaxed: only a counter */
 } filling;
 
 static int64_t piece_count(const sli_init_item *item) {

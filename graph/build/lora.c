@@ -1,9 +1,9 @@
-/* Linear maps, and adapters (LoRA: Hu et al., arXiv 2106.09685): beside one whose weight a pattern
- * finds, a product of two small matrices that is trained instead of it.
+/* Linear maps, and adapters (LoRA: Hu et al., arXiv 2106.09685). Beside a linear map whose
+ * weight matches a pattern, a product of two small matrices is trained instead of it.
  *
  *     y = W x + b + (alpha / rank) B A x
  *
- * A starts at random, B at 0, so a model with new adapters is the model without. */
+ * A starts at random, B at 0, so a model with new adapters computes the same as without. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "graph/build/build.h"
 
-/* ---- what is said ----------------------------------------------------------------------- */
+/* ---- rules --------------------------------------------------------------------------------- */
 
 void sl_lora_at(sl_here at, sl_graph *g, const char *pattern, int rank, float alpha) {
   struct sli_adapters *all = &g->training.adapters;
@@ -26,7 +26,7 @@ void sl_lora_at(sl_here at, sl_graph *g, const char *pattern, int rank, float al
                                                  alpha, false};
 }
 
-/* "h.*.attn=8", "h.*.attn=8,alpha=16" */
+/* Reads "h.*.attn=8" or "h.*.attn=8,alpha=16". */
 static void read_text(sl_graph *g, const char *text) {
   const char *equals = strchr(text, '='), *comma = strstr(text, ",alpha=");
   char *end = NULL;
@@ -42,7 +42,7 @@ static void read_text(sl_graph *g, const char *text) {
   sl_lora_at((sl_here){0}, g, pattern, (int)rank, (float)alpha);
 }
 
-/* What whoever runs the model says comes behind what it says itself. */
+/* Adds the rules given by the user who runs the model, behind the model's own. */
 static void add_texts(sl_graph *g) {
   const sl_training *by = g->options.training;
   if (g->training.adapters.read) return;
@@ -52,7 +52,7 @@ static void add_texts(sl_graph *g) {
 
 /* ---- one adapter ------------------------------------------------------------------------- */
 
-/* The last rule that finds it; all that do have found something. */
+/* Returns the last rule that matches; marks all matching rules as used. */
 static const sli_adapter_rule *rule_of(sl_graph *g, const sl_tensor *weight) {
   const sli_adapter_rule *found = NULL;
   add_texts(g);
@@ -65,14 +65,14 @@ static const sli_adapter_rule *rule_of(sl_graph *g, const sl_tensor *weight) {
   return found;
 }
 
-/* "h.3.attn.c_attn" of "h.3.attn.c_attn.weight" */
+/* Returns "h.3.attn.c_attn" for "h.3.attn.c_attn.weight". */
 static const char *module_of(sl_graph *g, const sl_tensor *weight) {
   size_t n = strlen(weight->name), ending = strlen(".weight");
   if (n > ending && !strcmp(weight->name + n - ending, ".weight")) n -= ending;
   return sli_arena_format(&g->arena, "%.*s", (int)n, weight->name);
 }
 
-/* A weight that is used twice has one adapter. */
+/* Returns a matrix of an adapter; a weight that is used twice has one adapter. */
 static sl_tensor *matrix(sl_here at, sl_graph *g, const sl_adapter *adapter, char letter,
                          int64_t out, int64_t in, sl_init init) {
   const char *name = sli_arena_format(&g->arena, "%s.lora_%c.weight", adapter->module, letter);
@@ -107,11 +107,11 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
   return add_adapter(at, g, y, x, w, transposed);
 }
 
-/* ---- what comes of it ---------------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------------------------- */
 
 static bool is_low(const sl_tensor *t) { return t->adapter && strstr(t->name, ".lora_"); }
 
-/* How many read it; *other: one that is no linear map of that direction. */
+/* Returns the number of readers; *other: a reader that is no linear map of that direction. */
 static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transposed, const sli_node **other) {
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
@@ -130,7 +130,8 @@ static const sl_tensor *find_low(const sl_graph *g, const sl_adapter *adapter) {
   return g->params[i];
 }
 
-/* An adapter is beside all that read a weight, or the model with its adapters merged is another one. */
+/* Checks that an adapter is beside all readers of its weight; otherwise merging it would change
+ * the model. */
 static void check_readers(sl_graph *g, const sl_tensor *weight) {
   const sli_node *other = NULL;
   int all = count_readers(g, weight, weight->adapter->transposed, &other);

@@ -1,5 +1,5 @@
-/* Cross entropy of targets that count more or less, as a call: what all of a microbatch's targets
- * count by, and the loss over that. */
+/* Call for cross entropy of weighted targets: the total weight of a microbatch's targets, and
+ * the loss divided by that. */
 #include <math.h>
 
 #include "graph/build/build.h"
@@ -40,15 +40,16 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
   return out[0];
 }
 
-/* ---- of logits ------------------------------------------------------------------------------- */
+/* ---- loss of logits
+ * --------------------------------------------------------------------------- */
 
 static bool reads_classifier(const sli_node *n) {
   const sl_tensor *logits = n->nin && n->in[0] ? n->in[0] : NULL;
   return logits && logits->producer && logits->producer->op == &sl_op_linear && n->nin > 1;
 }
 
-/* Of the summands of a loss, or of a device's share of it, the first that is found from a classifier's logits;
- * NULL. */
+/* Returns the first summand of a loss, or of a device's share of it, that reads a classifier's
+ * logits; NULL: none. */
 static const sli_node *summand_of_logits(const sli_node *n) {
   if (!n || reads_classifier(n)) return n;
   if (n->op == &sl_op_share) return summand_of_logits(n->in[0]->producer);

@@ -1,7 +1,7 @@
-/* Arithmetic, as calls. */
+/* Calls for arithmetic. */
 #include "graph/build/build.h"
 
-/* What goes together number by number has rows of its own, which are faster. */
+/* True if a and b have the same type, for which there are faster ops. */
 static bool is_plain(const sl_tensor *a, const sl_tensor *b) {
   return !a || !b || (sl_type_equal(&a->type, &b->type) && a->type.dtype == SL_F32);
 }
@@ -18,7 +18,8 @@ sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
   return sl_op1_at(at, g, &sl_op_reduce_sum, &(sl_attrs){.axes = axes, .keep = keep}, x);
 }
 
-/* A mean of everything is a loss; one over dims is a sum of which each device can have a part. */
+/* Computes a mean. Over everything it is a loss op; over some dims it is a sum, of which each
+ * device can have a part. */
 sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep) {
   int64_t n = 1;
   uint32_t all = x && x->type.ndim ? (1u << x->type.ndim) - 1 : 0;
@@ -41,7 +42,7 @@ sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
   return largest(at, g, x, axes, keep, 0);
 }
 
-/* A dim's bit; one that is not there gives bits that the row refuses. */
+/* Computes argmax along a dim; for a dim that does not exist, the shape rule reports the error. */
 sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim) {
   return largest(at, g, x, sli_graph_dim(g, at, "sl_argmax", x, dim), false, 1);
 }

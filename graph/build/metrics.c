@@ -1,4 +1,4 @@
-/* What evaluations find besides the loss, and what a step of training counts. */
+/* Metrics of evaluations besides the loss, and counters of a training step (tallies). */
 #include "graph/build/build.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t) {
   return mean;
 }
 
-/* As a loss is: a mean that comes in parts where rows or sequences do. */
+/* True for a mean that is computed in parts where rows or sequences are, like a loss. */
 static bool is_mean(const sl_tensor *t) {
   return !t->type.ndim && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
 }
@@ -26,7 +26,7 @@ static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
                           sl_type_format(text, &t->type));
 }
 
-/* With a last dim of 1, so that all it has are rows, along which it may be cut. */
+/* Adds a last dim of 1, so that all dims of t are rows, along which it may be cut. */
 static sl_tensor *with_last(sl_here at, sl_graph *g, sl_tensor *t) {
   sl_type shape = t->type;
   if (shape.ndim == SL_MAX_DIMS) return t;
@@ -66,7 +66,7 @@ const char *sl_graph_metric(const sl_graph *g, int i) {
   return i < g->metrics.count ? g->metrics.of[i].name : NULL;
 }
 
-/* The constants are made of what is there: so they lie as it lies. */
+/* Computes accuracy; its constants are made from `largest`, so they have the same layout. */
 sl_tensor *sl_accuracy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets) {
   sl_tensor *best = sl_argmax_at(at, g, logits, -1);
   sl_tensor *right = sl_op2_at(at, g, &sl_op_eq, NULL, best, targets);

@@ -1,4 +1,4 @@
-/* The shipped ops as calls: thin covers over sl_apply(). */
+/* Calls for the shipped ops: thin wrappers of sl_apply(). */
 #include "graph/build/build.h"
 
 static sl_tensor *apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,

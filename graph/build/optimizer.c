@@ -1,5 +1,5 @@
-/* sl_train: what a model is trained for and how its parameters are updated: what it says, and
- * instead of that what whoever runs it says (sl_graph_options.training), with defaults. */
+/* sl_train: the loss of a model and the update of its parameters. Settings of the user who runs
+ * it (sl_graph_options.training) replace the model's; the rest gets defaults. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -7,13 +7,13 @@
 
 #include "graph/build/build.h"
 
-/* ---- settings as texts --------------------------------------------------------------- */
+/* ---- settings as text --------------------------------------------------------------- */
 
-/* One setting, by the name it has in texts. */
+/* Setting, by its name in text. */
 typedef struct setting {
   const char *name;
   enum { REAL, WHOLE, SWITCH } kind;
-  size_t offset; /* in the record */
+  size_t offset; /* offset in the record */
 } setting;
 
 static const setting of_optimizer[] = {
@@ -50,7 +50,7 @@ static sl_status refuse(sl_graph *g, const char *what, const char *text, const c
                        (int)length, word, list);
 }
 
-/* 0 is meant where it stands in a text. */
+/* Sets a value; an explicit 0 is stored as SL_OFF. */
 static bool set(const setting *s, const char *value, const char *end, char *record) {
   char *rest = NULL;
   if (s->kind == SWITCH) {
@@ -65,7 +65,7 @@ static bool set(const setting *s, const char *value, const char *end, char *reco
   return s->kind == REAL || number == floor(number);
 }
 
-/* "lr=1e-4,nesterov": into the fields of a record. */
+/* Reads "lr=1e-4,nesterov" into the fields of a record. */
 static sl_status read_settings(sl_graph *g, const char *what, const char *text, const char *list,
                                const setting *known, void *record) {
   for (size_t n; *list; list += n + (list[n] == ',')) {
@@ -81,7 +81,7 @@ static sl_status read_settings(sl_graph *g, const char *what, const char *text, 
   return SL_OK;
 }
 
-/* What stands before the colon, and what behind it. */
+/* Splits a text at the colon. */
 static const char *split(sl_graph *g, const char *text, const char **rest) {
   size_t n = strcspn(text, ":");
   *rest = text[n] ? text + n + 1 : "";
@@ -97,7 +97,7 @@ sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
   return read_settings(g, "group", text, list, of_group, out);
 }
 
-/* ---- what is said instead of the model's ------------------------------------------------ */
+/* ---- settings of the user ---------------------------------------------------------------- */
 
 static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
   const char *list, *name = split(g, text, &list), *known = "";
@@ -138,7 +138,7 @@ static sl_status replace(sl_graph *g, sl_optimizer *o) {
 
 /* ---- checks ------------------------------------------------------------------------------ */
 
-/* A row as sluice/optimizer.h wants it: what is wrong, or NULL. */
+/* Returns what is wrong with an optimizer's op, by the rules of sluice/optimizer.h, or NULL. */
 static const char *row_fault(const sl_op *row) {
   const sl_update *u = row->update;
   if (!u) return "is no optimizer: its row has no sl_op.update";
@@ -190,7 +190,7 @@ static sl_status set_optimizer(sl_graph *g, sl_here at, const sl_optimizer *give
   return SL_OK;
 }
 
-/* ---- what the graph is for ----------------------------------------------------------------- */
+/* ---- the loss -------------------------------------------------------------------------------- */
 
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer) {
   if (g->status || g->options.infer) return;

@@ -1,4 +1,4 @@
-/* Ops that draw random numbers, as calls; and what the graph tells them. */
+/* Calls for ops that draw random numbers, and their seed. */
 #include "graph/build/build.h"
 
 sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p) {

@@ -1,10 +1,11 @@
-/* One barrier instead of two, where the vocabulary lies on all stages (--vocab-barriers 1).
+/* One barrier instead of two, where the vocabulary is sharded over all stages (--vocab-barriers
+ * 1).
  *
- * What the classifier reads has its gradient from all stages, and a microbatch waits for all of them twice:
- * for the sums of the softmax, and for the products of its gradient with each stage's words. These
- * products need not wait for the sums (Vocabulary Parallelism: Yeung et al., arXiv 2411.05288, its second
- * algorithm). With the softmax of its own words alone, soft_d, and the targets' rows of its words, a stage makes
- * on the way there
+ * The gradient of the classifier's input comes from all stages, and a microbatch waits for all
+ * of them twice: for the sums of the softmax, and for the products of its gradient with each
+ * stage's words. These products need not wait for the sums (Vocabulary Parallelism: Yeung et
+ * al., arXiv 2411.05288, its second algorithm). With the softmax of its own words alone, soft_d,
+ * and the targets' rows of its words, a stage makes in the forward pass
  *
  *     ahead_d = soft_d W_d       taken_d = G_d W_d
  *
@@ -12,12 +13,12 @@
  *
  *     exp(own_d - lse) ahead_d - taken_d
  *
- * over the stages: a few numbers a token, worked out beside the passes. What is left for the way back are
- * the gradients of W_d, for which nobody waits.
+ * over the stages: a few numbers per token, computed beside the passes. Only the gradients of
+ * W_d are left for the backward pass, and no stage waits for those.
  *
- * So three calls come in behind the classifier, and what found its input's gradient by a product
- * rescales instead. All else, who has which words and who sums what, follows from these rows'
- * signatures. */
+ * Three calls are therefore added behind the classifier, and the product that found its input's
+ * gradient becomes a rescaling. The words of each stage and the sums follow from the signatures
+ * of these ops. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -25,7 +26,7 @@
 typedef struct pass {
   sl_graph *g;
   sli_node *classifier, *loss;
-  sli_node *gradient, *back; /* of the logits; of what the classifier reads. NULL: there is none */
+  sli_node *gradient, *back; /* of the logits; of the classifier's input. NULL: there is none */
   int nmade;
   sli_node *made[3];
 } pass;
@@ -35,7 +36,7 @@ static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
                            "--vocab-barriers 2 goes with it", n->name, n->op->name, why);
 }
 
-/* The node by which a rule makes `op` of a forward node; NULL. */
+/* Returns the node that a rule makes with `op` for a forward node; NULL: none. */
 static sli_node *rule_of(const pass *p, const sli_node *about, const sl_op *op) {
   for (int i = 0; i < p->g->nnodes; i++)
     if (p->g->nodes[i]->about == about && p->g->nodes[i]->op == op) return p->g->nodes[i];
@@ -58,7 +59,7 @@ static sl_status find(pass *p) {
   return SL_OK;
 }
 
-/* One more call behind the classifier; returns its first output. */
+/* Adds a call behind the classifier; returns its first output. */
 static sl_tensor *add(pass *p, const sl_op *op, const char *what, int nin, sl_tensor *const *in) {
   sl_graph *g = p->g;
   const char *name = sli_arena_format(&g->arena, "%s:%s", p->classifier->name, what);
@@ -71,7 +72,8 @@ static sl_tensor *add(pass *p, const sl_op *op, const char *what, int nin, sl_te
   return n->out[0];
 }
 
-/* The product becomes a rescaling of those made ahead; its result stays the tensor it is. */
+/* Turns the product into a rescaling of the products made ahead; its output tensor stays the
+ * same. */
 static void rescale(pass *p, sl_tensor *ahead, sl_tensor *taken, sl_tensor *own) {
   sli_node *n = p->back;
   sl_tensor *const in[] = {ahead, taken, own, p->gradient->in[2], p->gradient->in[3]};

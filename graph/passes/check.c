@@ -1,4 +1,4 @@
-/* What holds of every graph after a pass. */
+/* Invariants of every graph after a pass. */
 #include "graph/passes/passes.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static void check_outputs(const sl_graph *g, const sli_node *n) {
 static void check_node(const sl_graph *g, int id) {
   const sli_node *n = g->nodes[id];
   SLI_CHECK(n->id == id, "node %s has number %d, stands at %d", n->name, n->id, id);
-  if (n->cls == SL_CLASS_L && n->block < 0) { /* the lowering's reports, in no block */
+  if (n->cls == SL_CLASS_L && n->block < 0) { /* reports of the lowering, in no block */
     check_inputs(g, n);
     check_outputs(g, n);
     return;
@@ -88,10 +88,10 @@ static void check_node(const sl_graph *g, int id) {
   check_outputs(g, n);
 }
 
-/* Forward along the blocks, then backward against them, then phase by phase;
- * packing may stand anywhere before its readers, and gradients that are made on the way
- * forward anywhere behind the forward nodes. Evaluations stand apart, and what is spread over the
- * stages stands where it is read. */
+/* Checks the order: forward along the blocks, then backward against them, then phase by phase.
+ * Packing may be anywhere before its readers, and gradients of the forward pass anywhere behind
+ * the forward nodes. Evaluations are exempt, and so are blocks sharded over the stages, which
+ * run where they are read. */
 static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {

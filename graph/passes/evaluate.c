@@ -1,10 +1,11 @@
-/* Evaluation: the way forward a second time, on other data, every so many steps.
+/* Evaluation: the forward pass a second time, on other data, every so many steps.
  *
- * What the loss and the metrics come of is there once more, as nodes of their own that read held-out
- * data, without dropout. They read copies of the parameters, which the updates hand over after every
- * N-th step; so training goes on meanwhile, and what is evaluated is one version of all. To whoever
- * comes behind this pass they are nodes like all others, on the devices of those that they are
- * copies of, but for how often they fire. What only metrics need is left out of the passes. */
+ * The nodes that the loss and the metrics are computed from are duplicated. The copies read
+ * held-out data, and have no dropout. They read copies of the parameters that the updates hand
+ * over after every N-th step, so training goes on meanwhile, and an evaluation sees one version
+ * of all parameters. For later passes they are nodes like all others, on the devices of the
+ * originals, except that they fire less often. Nodes that only metrics need are removed from
+ * training. */
 #include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
@@ -16,8 +17,8 @@
 typedef struct pass {
   sl_graph *g;
   bool *wanted;     /* [tensors before] */
-  sl_tensor **twin; /* [tensors before] what stands for it in an evaluation */
-  int nnodes, ntensors; /* before */
+  sl_tensor **twin; /* [tensors before] copy used by an evaluation */
+  int nnodes, ntensors; /* counts before this pass */
 } pass;
 
 static void want(pass *p, const sl_tensor *t) {
@@ -49,7 +50,7 @@ static bool is_updated(const pass *p, const sl_tensor *t) {
   return false;
 }
 
-/* Part of the update: of the version it has made. */
+/* Copies a parameter as part of the update: the new version. */
 static sl_tensor *copy_param(pass *p, sl_tensor *t) {
   sl_graph *g = p->g;
   const sl_attrs none = {0};
@@ -67,7 +68,7 @@ static sl_type *copies(sl_graph *g, const sl_type *types, int count) {
   return memcpy(out, types, (size_t)count * sizeof *out);
 }
 
-/* Of its own: passes to come may change one and not the other. */
+/* Copies the types, since later passes may change one node's and not the other's. */
 static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
   int nin = SLI_MAX(from->nin, from->op->max_in), variants = from->shapes ? g->nvariants : 0;
   n->in_type = copies(g, from->in_type, nin);
@@ -81,7 +82,7 @@ static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
   }
 }
 
-/* Nothing is dropped. */
+/* Skips dropout. */
 static bool passes_on(pass *p, const sli_node *n) {
   if (n->op != &sl_op_dropout) return false;
   p->twin[n->out[0]->id] = p->twin[n->in[0]->id];
@@ -120,7 +121,7 @@ static void copy_node(pass *p, const sli_node *from) {
   }
 }
 
-/* Rows of a microbatch, the same in all outputs; 0: they have no rows in common, or rows are cut. */
+/* Returns the rows of a microbatch, equal in all outputs; 0: outputs differ, or rows are cut. */
 static int rows_of(const sl_source *source) {
   int64_t rows = source->nout && source->types[0].ndim ? source->types[0].dim[0] : 0;
   for (int o = 0; o < source->nout; o++)
@@ -128,10 +129,10 @@ static int rows_of(const sl_source *source) {
   return source->cut == 1 || rows > INT32_MAX ? 0 : (int)rows;
 }
 
-/* What all sources have held out. */
+/* Amount of held-out data of all sources. */
 typedef struct amount {
-  int sources, rows; /* of a microbatch; 0: unknown, or they differ */
-  int64_t all, microbatches; /* rows in all; whole microbatches */
+  int sources, rows; /* of a microbatch; 0: unknown, or sources differ */
+  int64_t all, microbatches; /* rows in total; whole microbatches */
   bool files;
 } amount;
 
@@ -161,7 +162,8 @@ static sl_status count_sources(const pass *p, amount *a) {
                  "what its sources hold out is evaluated without --eval, by --eval-every", eval);
 }
 
-/* Parts of what is left over, each as large as it can be and divide a microbatch. */
+/* Returns the number of parts of the left-over rows; each is the largest divisor of a microbatch
+ * that fits. */
 static int count_parts(int rows, int rest) {
   int count = 0;
   for (int part = rows; rest; rest -= part, count++)
@@ -169,7 +171,7 @@ static int count_parts(int rows, int rest) {
   return count;
 }
 
-/* As much is evaluated as all sources have, or eval_rows says. */
+/* Sets the size of an evaluation: the data that all sources have, or eval_rows. */
 static sl_status count_microbatches(const pass *p) {
   sl_graph *g = p->g;
   amount a;
@@ -206,7 +208,7 @@ static sli_mean twin_of(const pass *p, const sli_mean *mean) {
   return twin;
 }
 
-/* The passes' nodes, and the evaluation's. */
+/* Keeps the nodes of training and of the evaluation. */
 static void prune(sl_graph *g, const sli_mean *twins) {
   int most = 1 + g->loss.nparts, n = 0;
   for (int m = 0; m < sli_graph_means(g); m++) most += twins[m].nparts;

@@ -1,11 +1,11 @@
-/* Which tensors have an extent: rows of which only the first are valid, as a call says when it
- * fills them (sl_op.fills).
+/* Finds tensors with a valid length (extent): only their first rows are valid, as many as a call
+ * says when it fills them (sl_op.fills).
  *
- * Tensors of the same rows form a set, which has one extent. A set begins with what a call fills. A
- * call that goes row by row hands the rows on: what it makes of some has as many, and where it reads
- * several of them, they are the same. So sets meet where ops say that they are one: a gradient with
- * what it is the gradient of. What is made again has the rows of what was made at first, whether or not
- * its own call fills them: a program reads one or the other, by the piece. */
+ * Tensors of the same rows form a set with one valid length. A set begins with the output of a
+ * call that fills it. A call that works row by row passes the rows on: its outputs have as many,
+ * and several such inputs have the same number. Sets merge where ops relate them, such as a
+ * gradient and its tensor. A recomputed tensor has the rows of the original, whether or not its
+ * own call fills them: a program reads one or the other, depending on the piece. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -18,7 +18,7 @@ static sl_tensor *leader_of(sl_tensor *t) {
 
 sl_tensor *sli_tensor_extent(sl_tensor *t) { return t && t->extent ? leader_of(t) : NULL; }
 
-/* Are these rows, so many of them? */
+/* True if the type has so many rows. */
 static bool has_rows(const sl_type *type, int64_t rows) {
   if (type->ndim < 1) return false;
   return type->dim[0] == rows || (type->ndim > 1 && type->dim[0] == 1 && type->dim[1] == rows);
@@ -31,7 +31,7 @@ static void join(sl_tensor **set, sl_tensor *t) {
   else if (other != *set) other->extent = *set;
 }
 
-/* What a call fills begins a set. */
+/* Begins a set with the output of a call that fills it. */
 static sl_status begin(sl_graph *g, const sli_node *n, int o) {
   sl_tensor *t = n->out[o];
   int d = sli_bit_on(n->op->second, o) ? 1 : 0;
@@ -46,7 +46,8 @@ static sl_status begin(sl_graph *g, const sli_node *n, int o) {
 
 static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
 
-/* Does the row promise that it goes row by row, and does no state of it know how many there are? */
+/* True if the op promises to work row by row and has no state that depends on the number of
+ * rows. */
 static bool goes_by_rows(const sl_op *op) {
   bool rows = op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS ||
               op->pieces == SL_PIECES_SUM;
@@ -58,7 +59,7 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, cons
                            "be valid: %s", n->name, n->op->name, t->name, why);
 }
 
-/* May the node read input i, of the set's rows? */
+/* Checks that the node may read input i, which has rows of the set. */
 static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   const sl_op *op = n->op;
   if (counts(op))
@@ -68,7 +69,7 @@ static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   return SL_OK;
 }
 
-/* The set that a node's inputs are of. Of a row that counts, the first one counts. */
+/* Finds the set of a node's inputs. For an op that counts rows, the first input decides. */
 static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
   for (int i = 0; i < n->nin; i++) {
     if (!sli_tensor_extent(n->in[i])) continue;
@@ -79,7 +80,7 @@ static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
   return SL_OK;
 }
 
-/* What goes by the same rows cannot be full. */
+/* Refuses inputs with the same rows that are always full. */
 static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
@@ -95,7 +96,7 @@ static bool follows(const sli_node *n, int o, const sl_tensor *set) {
   return !sli_bit(n->accumulate_span, o) && n->cls != SL_CLASS_W && has_rows(&n->out_type[o], set->rows);
 }
 
-/* What is made again joins what it stands for, which is first. */
+/* Merges the set of a recomputed tensor into that of its original, which comes first. */
 static void stand_for_kept(const sli_node *n) {
   for (int o = 0; o < n->nout; o++) {
     sl_tensor *t = n->out[o], *kept = t ? t->kept : NULL;

@@ -1,21 +1,19 @@
 /* Pass 2, training: from gradient rules to backward and update nodes.
  *
- * Reverse accumulation over the forward nodes, last to first. A node whose
- * outputs have a gradient runs its rules; each rule's outputs are contributions
- * to the gradients of the node's inputs. The first contribution to a tensor is
- * its gradient so far; every later one makes a new sum node, at once, so that
- * the sum stands in the block of the consumer that contributed last, and one
- * gradient crosses from block to block however many readers a tensor has.
+ * Reverse accumulation over the forward nodes, last to first. A node whose outputs have a
+ * gradient runs its rules; each rule's outputs are contributions to the gradients of the node's
+ * inputs. The first contribution to a tensor is its gradient so far. Every later one makes a new
+ * sum node at once, so that the sum is in the block of the last contributing consumer. One
+ * gradient goes from block to block, however many readers a tensor has.
  *
- * Parameters are different: each use has a gradient tensor of its own, summed
- * over the step's ticks in place. Where a parameter is used twice (a tied
- * embedding), the uses may lie on different stages, and adding them tick by tick
- * would tie those stages together; so they meet only in the update, in the order
- * of use, and the result does not depend on where the pipeline is cut.
+ * Parameters differ: each use has a gradient tensor of its own, summed in place over the step's
+ * ticks. Where a parameter is used twice (a tied embedding), the uses may be on different
+ * stages, and adding them tick by tick would tie those stages together. They meet only in the
+ * update, in the order of use, so the result does not depend on where the pipeline is cut.
  *
- * A loss's own gradient need not wait for the way back. What flows into it is known
- * beforehand, a constant; so where its rule says so (SL_CLASS_F) the gradient is made
- * right behind the loss, and the logits need not be kept. */
+ * The gradient of the loss itself need not wait for the backward pass: its input is a known
+ * constant. Where the rule allows it (SL_CLASS_F), that gradient is made right behind the loss,
+ * and the logits need not be kept. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -24,7 +22,7 @@
 
 #include "ops/ops.h"
 
-/* One parameter gradient, and the forward use it comes from. */
+/* Gradient of a parameter, and the forward use it comes from. */
 typedef struct use {
   sl_tensor *param, *grad;
   int node, input;
@@ -51,7 +49,7 @@ static sl_status misfit(sl_graph *g, const sli_node *forward, const sl_op *op,
                            forward->name, forward->op->name, op->name, text);
 }
 
-/* A backward node with one output, whose row takes no more than its inputs. */
+/* Adds a backward node with one output, whose op takes no more than its inputs. */
 static sl_status add_simple(pass *p, const sli_node *at, const sl_op *op, const char *name,
                             const sl_attrs *attrs, sl_class cls, int nin, sl_tensor *const *in,
                             sli_node **out) {
@@ -63,7 +61,7 @@ static sl_status add_simple(pass *p, const sli_node *at, const sl_op *op, const 
   return SL_OK;
 }
 
-/* A gradient that is the same everywhere: the seed, or none. */
+/* Adds a constant gradient: the seed, or zeros. */
 static sl_status add_constant(pass *p, const sli_node *at, const sl_tensor *like, float value,
                               const char *name, sl_tensor **out) {
   sl_type *type = sli_arena_alloc(&p->g->arena, sizeof *type);
@@ -97,7 +95,7 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   p->uses[p->nuses++] = (use){from->in[input], grad, from->id, input};
 }
 
-/* A parameter's gradient that its op cannot sum in place: a copy does. */
+/* Adds a copy that sums a parameter's gradient, where its op cannot sum in place. */
 static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
   sli_node *copy = NULL;
@@ -109,8 +107,8 @@ static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_ten
   return SL_OK;
 }
 
-/* Hands one gradient to input i of a forward node. maker: the node that makes
- * it, as output o, for nobody else; NULL if others read it too. */
+/* Hands a gradient to input i of a forward node. maker: the node that makes it, as output o, for
+ * this use only; NULL if others read it too. */
 static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
                          int o) {
   if (!from->in[i]->param) return contribute(p, from, from->in[i], grad);
@@ -120,7 +118,8 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
   return SL_OK;
 }
 
-/* Does anything of these wait for it: parameters, or what is computed from them? */
+/* True if the gradient is wanted for parameters, or (params false) for tensors computed from
+ * them. */
 static bool is_wanted_by(const sli_node *n, const sl_grad_rule *rule, bool params) {
   for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
     int i = sli_rule_of(rule, j);
@@ -133,7 +132,7 @@ static sl_grad_arg argument(const sli_node *n, const sl_grad_rule *rule, int a) 
   return sli_rule_argument(rule, n->nin, n->nout, a);
 }
 
-/* Are the gradients that a rule takes constants, made where its node is? */
+/* True if the gradients that a rule reads are constants, made in the node's block. */
 static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule,
                              sl_tensor *const *in) {
   for (int a = 0; argument(n, rule, a).kind; a++)
@@ -143,8 +142,8 @@ static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule,
   return true;
 }
 
-/* Backward work stands in class W only if nothing but parameters waits for it. What is to be
- * made on the way forward takes the constants along. */
+/* Returns the class of a rule's node: W only if nothing but parameters waits for it. A node of
+ * the forward pass takes its constants along. */
 static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule, sl_tensor *const *in) {
   bool inputs = is_wanted_by(n, rule, false);
   if (rule->cls != SL_CLASS_F) return inputs ? SL_CLASS_B : rule->cls;
@@ -170,7 +169,7 @@ static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_t
   return SL_OK;
 }
 
-/* Is a gradient of this rule wanted, and does one flow into it? */
+/* True if a gradient of this rule is wanted, and one flows into it. */
 static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
   bool want = false, flows = false;
   sl_grad_arg arg;
@@ -198,7 +197,7 @@ static bool fits_input(const sl_type *grad, const sl_type *in) {
   return sl_type_equal(grad, &want);
 }
 
-/* "h.3/linear.2:linear_w"; a row may call the same op in several rules. */
+/* Names a rule's node, "h.3/linear.2:linear_w"; an op may call the same op in several rules. */
 static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule *rule) {
   int same = 1;
   for (const sl_grad_rule *r = n->op->grad; r < rule; r++) same += r->op == rule->op;
@@ -206,7 +205,7 @@ static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule 
   return sli_arena_format(&g->arena, "%s:%s.%d", n->name, rule->op->name, same);
 }
 
-/* What a row updates in place is there whether or not anyone reads it. */
+/* Adds records, which an op updates in place, whether or not they are read. */
 static void add_records(sl_graph *g, sli_node *node, int from) {
   for (int o = from; o < node->nout; o++)
     if (sli_bit(node->op->updates, o))
@@ -252,8 +251,8 @@ static int rule_count(const sl_op *op) {
   return n;
 }
 
-/* A gradient that gets lost in an op without a rule for it would train the
- * wrong thing without a word. */
+/* Checks that no gradient is lost in an op without a rule for it: training would be silently
+ * wrong. */
 static sl_status check_rules(pass *p, const sli_node *n) {
   bool from[n->nout + 1], to[n->nin + 1];
   memset(from, 0, sizeof from);
@@ -351,7 +350,8 @@ static sl_status add_backward(pass *p, int nforward) {
   return status;
 }
 
-/* Keeps what the loss, metrics, tallies and the parameters' gradients are computed from. */
+/* Keeps the nodes that the loss, metrics, counters and the parameters' gradients are computed
+ * from. */
 static void prune(sl_graph *g) {
   int nroots = sli_graph_kept(g), n = 0;
   for (int i = 0; i < g->nparams; i++) nroots += g->params[i]->ngrads;
@@ -373,7 +373,7 @@ sl_status sli_pass_gradients(sl_graph *g) {
   if (!status) status = check_params(g, nforward);
   free(p.uses);
   if (status) return status;
-  g->noutputs = 0; /* inference's business */
+  g->noutputs = 0; /* used by inference only */
   prune(g);
   sli_graph_add_updates(g);
 #ifndef NDEBUG

@@ -1,15 +1,17 @@
 /* Key and value heads for more devices than the model has such heads.
  *
- * Where several queries' heads read one head of keys and values, it can be given to each of several
- * devices only if it is there several times: then those are heads like all others, which attention
- * shares out. So each is repeated before it is exchanged, as often as it takes and as evenly as queries'
- * heads allow; its gradients are added up where they were one. */
+ * Where several query heads read one head of keys and values (grouped-query attention), several
+ * devices can have that head only if it exists several times. Each head is therefore repeated
+ * before it is exchanged, as often as needed and as evenly as the query heads allow; the copies
+ * are heads like all others, which attention shards. The gradients of the copies are added up
+ * before the repetition. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 static int keys_of(const sl_attrs *attrs) { return attrs->kv_heads ? attrs->kv_heads : attrs->heads; }
 
-/* How often each, for at least so many heads: the fewest times that come out even; 0: none do. */
+/* Returns how often to repeat each head to get at least so many: the fewest times that divide
+ * evenly; 0: none do. */
 static int times_for(const sl_attrs *attrs, int least) {
   int kv_heads = keys_of(attrs), group = attrs->heads / kv_heads;
   for (int times = 1; times <= group; times++)
@@ -17,14 +19,14 @@ static int times_for(const sl_attrs *attrs, int least) {
   return 0;
 }
 
-/* Once it must be, for those that share tensors too. */
+/* Repeats for `devices`, and for tensor-axis devices too if possible. */
 static int times_of(const sli_node *n, int devices, int times_devices) {
   if (n->op != &sl_op_attention || keys_of(&n->attrs) >= devices) return 1;
   int times = times_for(&n->attrs, devices * times_devices);
   return times ? times : times_for(&n->attrs, devices);
 }
 
-/* A call in front of n. */
+/* Adds a call in front of n. */
 static sl_tensor *call(sl_graph *g, const sli_node *n, const sl_op *op, const sl_attrs *attrs, int nin,
                        sl_tensor *const *in, sli_node **order, int *count) {
   const char *name = sli_arena_format(&g->arena, "%s:heads.%d", n->name, g->nnodes);
@@ -50,7 +52,7 @@ static sl_tensor *repeat_heads(sl_graph *g, const sli_node *n, sl_tensor *t, int
   return call(g, n, &sl_op_concat, &(sl_attrs){.axes = 1u << dim}, heads * times, parts, order, count);
 }
 
-/* Attention that reads keys and values apart from queries. */
+/* Repeats the heads of an attention that reads keys and values apart from queries. */
 static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, int *count) {
   int heads = keys_of(&n->attrs);
   for (int i = 1; i < 3; i++) {
@@ -60,12 +62,12 @@ static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, in
   n->attrs.kv_heads = heads * times;
 }
 
-/* What undoes it. */
+/* State that undoes the pass. */
 struct sli_heads {
   int nnodes, ntensors;
-  sli_node **nodes; /* [nnodes] in their order, */
-  sli_node *were;   /* [nnodes] and what they were */
-  sl_tensor *(*keys)[2]; /* [nnodes] what attention read */
+  sli_node **nodes; /* [nnodes] in order */
+  sli_node *were;   /* [nnodes] their previous contents */
+  sl_tensor *(*keys)[2]; /* [nnodes] previous inputs of attention */
 };
 
 static sli_heads *remember(sl_graph *g) {

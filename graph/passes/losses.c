@@ -1,15 +1,15 @@
-/* Losses whose microbatches are not computed in one place: rows shared out over devices, sequences
- * cut in pieces.
+/* Losses whose microbatches are computed in parts: rows sharded over devices, sequences cut in
+ * pieces.
  *
- * Such a loss is a sum of what the parts bring. A mean over rows is none: each part's is a mean over
- * its own rows. As the loss itself it counts by the part's share of the rows. What else reads a
- * mean gets it times that share: a summand, which goes through all that is linear, as rows say by their
- * signatures.
+ * Such a loss is the sum of the parts' contributions. A mean over rows is not a sum: each part's
+ * mean is over its own rows. As the loss itself it counts by the part's share of the rows. Other
+ * readers of a mean read it times that share: a summand, which passes through linear ops by
+ * their signatures.
  *
- * What a sum is divided by is another matter: a part must know the whole's before it has a gradient.
- * Data knows no parts, any of a microbatch can be had anywhere. So what such a row (sl_op.batch) reads is
- * computed once more, from the sources on, of whole microbatches, by each device for each piece. That is
- * a few integers a row, and needs no exchange and no order. */
+ * A divisor is different: a part must know the whole's divisor before it has a gradient. Data
+ * can be read anywhere, for any part of a microbatch. The inputs of such an op (sl_op.batch) are
+ * therefore computed a second time, from the sources on, for whole microbatches, by each device
+ * for each piece. They are a few integers per row, and need no exchange and no order. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -18,12 +18,12 @@
 
 typedef struct pass {
   sl_graph *g;
-  int nnodes, ntensors; /* before */
+  int nnodes, ntensors; /* counts before this pass */
   size_t capacity;
   int count;
-  sli_node **order;     /* of the nodes, in the end */
+  sli_node **order;     /* new order of the nodes */
   bool *data, *trained; /* [tensors before] computed from a source; from a parameter */
-  sl_tensor **twin;     /* [tensors before] the same of whole microbatches */
+  sl_tensor **twin;     /* [tensors before] copy for whole microbatches */
 } pass;
 
 bool sli_is_mean(const sl_tensor *t) {
@@ -35,7 +35,7 @@ static void place(pass *p, sli_node *n) {
   p->order[p->count++] = n;
 }
 
-/* ---- what is of the whole ------------------------------------------------------------ */
+/* ---- whole microbatches ---------------------------------------------------------------- */
 
 static void note(pass *p, const sli_node *n) {
   bool data = n->op == &sl_op_source, trained = false;
@@ -66,9 +66,9 @@ static sli_node *twin_node(pass *p, const sli_node *n, int block) {
   return twin;
 }
 
-/* What does not come from data is the same everywhere as it is. */
+/* Returns the copy for whole microbatches; tensors not computed from data are the same anyway. */
 static sl_tensor *twin_of(pass *p, sl_tensor *t, int block) {
-  if (t && t->id >= p->ntensors) t = t->producer->in[0]; /* a mean's share: all of the mean */
+  if (t && t->id >= p->ntensors) t = t->producer->in[0]; /* a mean's share: use the mean itself */
   if (!t || t->param || !p->data[t->id]) return t;
   if (p->twin[t->id]) return p->twin[t->id];
   const sli_node *n = t->producer;
@@ -102,7 +102,7 @@ static bool is_read(const pass *p, const sl_tensor *t) {
   return false;
 }
 
-/* Whoever reads a mean reads its share instead. */
+/* Lets all readers of a mean read its share instead. */
 static void add_share(pass *p, sl_tensor *mean) {
   sl_graph *g = p->g;
   const sli_node *maker = mean->producer;

@@ -1,17 +1,17 @@
-/* Which tensors are bf16, on devices that compute on such.
+/* Chooses the tensors that are bf16, on devices that compute on bf16 tensors.
  *
- * A graph is written in f32. What flows through the model, and the gradients of that, may be
- * bf16 instead where every row that makes or reads it says so (narrow_in, narrow_out); weights,
- * statistics, losses and what is summed over a step stay as they are. Most rows want all their
- * data of one type, so tensors form sets of which all are narrow or none. */
+ * A graph is written in f32. Activations and their gradients may be bf16 instead, where every op
+ * that makes or reads them allows it (narrow_in, narrow_out). Weights, statistics, losses and
+ * sums over a step stay as they are. Most ops want all their data of one type, so tensors form
+ * sets that are narrow as a whole or not at all. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <stdlib.h>
 
 typedef struct sets {
-  int *leader; /* [ntensors] towards that of its set */
-  bool *wide;  /* [ntensors] by leader: one of the set must stay f32 */
+  int *leader; /* [ntensors] link towards the leader of its set */
+  bool *wide;  /* [ntensors] by leader: some tensor of the set must stay f32 */
 } sets;
 
 static bool may_be(uint32_t narrow, int argument) { return narrow >> SLI_MIN(argument, 31) & 1; }
@@ -28,7 +28,8 @@ static void unite(sets *s, int a, int b) {
   s->wide[a] |= s->wide[b];
 }
 
-/* One argument of a call; *first is the first of those that are alike. Integers are like none. */
+/* Adds an argument of a call; *first is the first argument of the same type. Integers do not
+ * count. */
 static void add_argument(sets *s, const sl_op *op, const sl_tensor *t, bool narrow, int *first) {
   if (t->type.dtype == SL_I32) return;
   if (!narrow) s->wide[leader_of(s, t->id)] = true;
@@ -62,7 +63,7 @@ void sli_narrow_mark(sl_graph *g) {
   free(s.wide);
 }
 
-/* What nobody reads of a call is as narrow as what it reads. */
+/* Returns true for an unread output of a call that reads narrow inputs. */
 static bool is_output_narrow(const sli_node *n, int o) {
   if (n->out[o]) return n->out[o]->narrow;
   for (int i = 0; i < n->nin; i++)
@@ -70,7 +71,7 @@ static bool is_output_narrow(const sli_node *n, int o) {
   return false;
 }
 
-/* Types of one call of the node: its own, or those of one length of piece. */
+/* Narrows the types of one call of the node: its own, or those of one length of piece. */
 static void narrow_types(const sli_node *n, sl_type *in, sl_type *out) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->narrow) in[i].dtype = SL_BF16;
@@ -78,7 +79,7 @@ static void narrow_types(const sli_node *n, sl_type *in, sl_type *out) {
     if (is_output_narrow(n, o)) out[o].dtype = SL_BF16;
 }
 
-/* What is read of other devices is as long as what the call makes of it. */
+/* Narrows a node; bytes read from other devices have the width of its output. */
 static void narrow_node(sl_graph *g, sli_node *n) {
   bool half = n->nout && n->out[0] && n->out[0]->narrow;
   sli_node_own_types(g, n);

@@ -1,4 +1,4 @@
-/* Pass 2, inference: only what the outputs need stays. */
+/* Pass 2, inference: drops nodes that no output needs. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 

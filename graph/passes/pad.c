@@ -1,10 +1,10 @@
-/* Rows of logits that are a little longer than the vocabulary.
+/* Rows of logits padded beyond the vocabulary.
  *
- * GPUs multiply matrices at full speed where rows begin at multiples of some bytes and are
- * multiples long, and vocabularies are odd. Logits and their gradient pass through few hands: a
- * product makes them, a loss reads them and makes the gradient, and two products read that. The
- * loss does not look at the end of a row, and makes zeros there; products multiply it by zeros.
- * So where nobody else sees them, their rows are made longer. */
+ * GPUs multiply matrices at full speed if rows begin at, and are, multiples of some bytes;
+ * vocabulary sizes are odd. Few ops touch logits and their gradient: a product makes them, a
+ * loss reads them and makes the gradient, and two products read that. The loss ignores the end
+ * of a row, and writes zeros there; products multiply it by zeros. Rows are padded where no
+ * other op reads them. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -17,7 +17,7 @@ static int64_t padded(const sl_type *type) {
   return (sl_type_last(type) + unit - 1) / unit * unit;
 }
 
-/* Can a node leave the end of each row of its input alone? */
+/* True if the node can ignore the end of each row of its input. */
 static bool spares(const sli_node *n, int input) {
   return (n->op->padded && input == 0) || (n->op == &sl_op_linear_b && input == 0) ||
          (n->op == &sl_op_linear_w && input == 1);
@@ -45,7 +45,7 @@ static bool can_pad(const sl_graph *g, const sl_tensor *t) {
 
 static void pad_type(sl_type *type) { type->dim[type->ndim - 1] = padded(type); }
 
-/* A tensor, wherever its type is written down. */
+/* Pads a tensor's type wherever it is stored. */
 static void pad_tensor(sl_graph *g, sl_tensor *t) {
   pad_type(&t->type);
   for (int i = t->producer->id; i < g->nnodes; i++) {

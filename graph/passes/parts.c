@@ -1,9 +1,10 @@
 /* Nodes whose keys and values come from elsewhere.
  *
- * Where those of earlier pieces live elsewhere, attention reads them one piece after another (sl_op.swept); where
- * devices share out the positions of a piece, it brings itself those of the others (attention_share). So they
- * must be one array, and nothing else in it: a node before it makes that of what the
- * model hands to attention (sl_op.parts), and has gradients like all others. */
+ * If keys and values of earlier pieces are offloaded, attention reads them one piece after
+ * another (sl_op.swept). If devices shard the positions of a piece, each gathers those of the
+ * others (attention_share). In both cases keys and values must be one array with nothing else in
+ * it. A node before attention makes it from the model's inputs of attention (sl_op.parts), and
+ * has gradients like all others. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -26,7 +27,7 @@ static const sl_call_cut *call_cut(sl_graph *g) {
   return cut;
 }
 
-/* The node that makes the parts of another one's inputs. */
+/* Adds the node that makes the parts of another node's inputs. */
 static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
   const sl_op *op = n->op->parts;
   sli_node *parts = *out = sli_graph_node(g, op, sli_arena_format(&g->arena, "%s:parts", n->name),
@@ -44,7 +45,7 @@ static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
   return SL_OK;
 }
 
-/* Ids, if any, stay behind the parts. */
+/* Lets a node read the parts; ids, if any, stay behind them. */
 static void read_parts(sl_graph *g, sli_node *n, const sli_node *parts) {
   int others = n->nin - parts->nin, nin = parts->nout + others;
   int ntypes = SLI_MAX(nin, n->op->swept->max_in);

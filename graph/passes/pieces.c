@@ -1,20 +1,19 @@
 /* Sequences cut in pieces.
  *
- * A model is built on whole sequences and knows of no pieces. What makes it run
- * piece by piece is done to the graph in two passes around the gradients:
+ * A model is built on whole sequences and knows of no pieces. Two passes around the gradients
+ * make the graph run piece by piece.
  *
- * Before, the sources say along which dim the sequences lie, and every op's
- * shape rule is asked again with a piece in place of the whole. So each tensor
- * is found to be cut along one of its dims, or not at all, and each op can be
- * held to what its row promises (sl_pieces): one that mixes positions is an
- * error that names it. Rows that look back to earlier positions are exchanged
- * for their `pieced` ones, whose gradient rules then bring the way back along.
+ * Before the gradients, the sources say along which dim the sequences lie, and every op's shape
+ * rule is evaluated again with a piece in place of the whole. This shows for each tensor whether
+ * it is cut, and along which dim. Each op is checked against its promise (sl_pieces): an op that
+ * mixes positions is an error that names it. Ops that look back to earlier positions are
+ * replaced by their `pieced` ops, whose gradient rules then give the backward pass.
  *
- * After, all shapes are worked out once for every different length (a variant).
- * The tensors themselves take the longest, so that a slot fits every piece.
+ * After the gradients, all shapes are computed once for every different length (a variant). The
+ * tensors themselves take the longest, so that a slot fits every piece.
  *
- * The loss of a piece is a summand (losses.c), or a mean over fewer positions: that counts by its
- * share of them, and so does the gradient it starts with. */
+ * The loss of a piece is a summand (losses.c), or a mean over fewer positions. Such a mean
+ * counts by its share of them, and so does the initial gradient. */
 #include "graph/build/build.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
@@ -25,12 +24,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The types of everything when a piece has n positions. */
+/* Types of all tensors when a piece has n positions. */
 typedef struct sizing {
   sl_graph *g;
   int64_t n;
   sl_type *types; /* [ntensors] */
-  bool *parts;    /* [ntensors] of which a piece has a summand, or a mean over its own positions */
+  bool *parts;    /* [ntensors] a piece has a summand, or a mean over its own positions */
 } sizing;
 
 static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
@@ -65,7 +64,7 @@ static void source_types(const sizing *s, const sli_node *n, sl_type *out) {
   }
 }
 
-/* in[type_count], out[nout] of a node, when those before it are known. */
+/* Fills in in[type_count] and out[nout] of a node; the types of earlier nodes must be known. */
 static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *out) {
   for (int i = 0; i < type_count(n); i++)
     in[i] = i < n->nin && n->in[i] ? s->types[n->in[i]->id] : *sl_tensor_type(NULL);
@@ -83,7 +82,7 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
   return SL_OK;
 }
 
-/* ---- where the sequences are --------------------------------------------------------- */
+/* ---- sequence dims ------------------------------------------------------------------- */
 
 static sl_status source_length(sl_graph *g, const sli_node *n) {
   const sl_source *source = n->attrs.user;
@@ -133,9 +132,8 @@ static void cut_evenly(sl_graph *g) {
     g->lengths[k] = g->length / pieces + (k < g->length % pieces);
 }
 
-/* Estimated time of the forward pass over the first n positions. What pieces cost
- * follows from it: every op looks at earlier positions at most, so a piece takes
- * what its end takes, less what its beginning does. */
+/* Estimates the time of the forward pass over the first n positions. Ops look at earlier
+ * positions at most, so a piece takes the time up to its end less the time up to its beginning. */
 static sl_status prefix_seconds(sl_graph *g, const sl_hardware *h, int64_t n, double *out) {
   sizing s = sizing_create(g, n);
   sl_status status = SL_OK;
@@ -150,7 +148,7 @@ static sl_status prefix_seconds(sl_graph *g, const sl_hardware *h, int64_t n, do
   return status;
 }
 
-/* The end whose prefix is nearest to this time, in [low, high]. */
+/* Finds the end in [low, high] whose prefix time is nearest to this. */
 static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int64_t low, int64_t high, int64_t *out) {
   double t = 0, before = -INFINITY;
   while (low < high) {
@@ -166,9 +164,9 @@ static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int
   return SL_OK;
 }
 
-/* Equal time for each piece. What a call costs whatever its length (reading the
- * weights, mostly) is the same for all of them and does not count: it is what
- * remains at length 0, by the parabola through lengths 1, 2 and 3. */
+/* Gives each piece equal time. The fixed cost of a call (mostly reading the weights) is the same
+ * for all pieces and does not count. It is the value at length 0 of the parabola through lengths
+ * 1, 2 and 3. */
 static sl_status cut_by_cost(sl_graph *g, const sl_hardware *h) {
   int64_t pieces = g->options.pieces, begin = 0;
   double t[3], whole;
@@ -203,7 +201,7 @@ static sl_status take_given(sl_graph *g) {
                        (long long)sum, (long long)g->length);
 }
 
-/* Each different length, the longest first. */
+/* Lists the different lengths, the longest first. */
 static void find_variants(sl_graph *g) {
   g->variant_lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof(int64_t));
   for (int k = 0; k < g->options.pieces; k++) {
@@ -228,7 +226,7 @@ static sl_status choose_lengths(sl_graph *g, const sl_hardware *h) {
 
 /* ---- promises --------------------------------------------------------------------------- */
 
-/* The dims in which a tensor's whole and its piece differ: how many, and the last. */
+/* Returns the number of dims in which a tensor's whole and its piece differ; *dim: the last. */
 static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
   int count = 0;
   *dim = -1;
@@ -237,7 +235,7 @@ static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
   return count;
 }
 
-/* What is wrong with this input being cut along dim d; NULL if nothing. */
+/* Returns what is wrong with cutting this input along dim d; NULL if nothing. */
 static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type *type, int d) {
   if (sli_bit(op->whole, i))
     return sli_arena_format(&g->arena, "it needs the whole of its input %d", i);
@@ -251,8 +249,8 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
                                                " %d is cut along that", i);
 }
 
-/* Does a signature have an argument as pieces have it: split where it is cut, a summand where it is
- * that, else everywhere? */
+/* True if a signature has an argument as pieces have it: split where it is cut, a summand where
+ * it is one, else broadcast. */
 static bool lies_cut(sl_sbp sbp, const sl_type *whole, const sl_type *piece, bool part) {
   int d, cut = cut_dims(whole, piece, &d);
   if (part || !cut) return !cut && sbp.kind == (part ? SL_PARTIAL : SL_BROADCAST);
@@ -274,8 +272,8 @@ static bool lie_cut(const sizing *s, const sli_node *n, const sl_signature *how,
   return true;
 }
 
-/* Is a call on a piece what one of its row's signatures says of a share? Notes what comes in
- * parts then. */
+/* True if a call on a piece is a share by one of its op's signatures; notes which outputs are
+ * summands then. */
 static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_type *in,
                      const sl_type *out) {
   sl_signature all[SL_SIGNATURES] = {0};
@@ -289,7 +287,7 @@ static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_typ
   return false;
 }
 
-/* What reads parts must make parts of them. */
+/* Checks that a call that reads summands makes summands. */
 static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int i,
                              const sl_type *in, const sl_type *out) {
   if (is_share(s, n, op, in, out)) return SL_OK;
@@ -351,8 +349,8 @@ static sl_status check_promises(sl_graph *g) {
 
 /* ---- before the gradients ------------------------------------------------------------------ */
 
-/* Puts the row for pieces in a node's place: the outputs it had stay, the
- * record and what else is kept for the way back come behind. */
+/* Replaces a node's op by the one for pieces. Its outputs stay; the record and other tensors
+ * kept for the backward pass are appended. */
 static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
   int nout = sli_op_outputs(op, &n->attrs, n->nin);
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
@@ -387,16 +385,17 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
   return status;
 }
 
-/* ---- after them ------------------------------------------------------------------------------ */
+/* ---- after the gradients
+ * ------------------------------------------------------------------------ */
 
-/* Of a microbatch's positions, those of a piece. */
+/* Returns a piece's share of a microbatch's positions. */
 static const double *share_of(const sizing *s) {
   double *share = sli_arena_alloc(&s->g->arena, sizeof *share);
   *share = (double)s->n / (double)s->g->length;
   return share;
 }
 
-/* A constant as wide as a piece, and as large if it is where the gradients of a mean start. */
+/* Resizes a constant to a piece, and scales it if it is the initial gradient of a mean. */
 static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shapes) {
   sl_type *type = sli_arena_alloc(&s->g->arena, sizeof *type);
   *type = shapes->out[0];
@@ -406,7 +405,8 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
         (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }
 
-/* A piece of what output 0 of the forward call is as a whole: n->out_type until the last. */
+/* Returns the region of the whole output 0 of the forward call that a piece is; its whole is
+ * n->out_type until the last variant. */
 static const sl_region *region_of(sl_graph *g, const sli_node *n, int variant) {
   const sli_node *forward = n->rule ? n->about : n;
   if (!forward->op->located) return NULL;
@@ -443,7 +443,7 @@ static sl_status add_variant(sl_graph *g, int v) {
   return status;
 }
 
-/* Tensors as large as the longest piece of them. */
+/* Gives tensors the type of their longest piece. */
 static void take_longest(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];

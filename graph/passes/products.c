@@ -1,14 +1,13 @@
-/* Pass 3: products in bf16.
+/* Pass 3: matrix products in bf16.
  *
- * A linear map and its input gradient read the same weight, in every tick of a
- * step; the weight changes once a step. So a node that runs once a step rounds
- * and packs it, for both, and its results are registers whose slots cover a
- * step. A weight used in several places (a tied embedding) is packed where it is
- * used, for it may be on another device there. The weight itself stays an
- * argument, for its type.
+ * A linear map and its input gradient read the same weight in every tick of a step, and the
+ * weight changes once a step. A node that runs once a step therefore rounds and packs it for
+ * both; its results are in registers whose slots cover a step. A weight used in several places
+ * (a tied embedding) is packed where it is used, possibly on another device. The weight itself
+ * stays an argument, for its type.
  *
- * Where it would be read once, in a step of one tick, the product that reads it packs it
- * as it goes (attrs.bf16): that takes no longer, and nothing is kept for a step. */
+ * If a weight would be read only once, in a step of one tick, the product packs it as it goes
+ * (attrs.bf16). That takes no longer, and nothing is kept for a step. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -17,7 +16,7 @@
 typedef struct packing {
   sli_node *node;
   const sl_tensor *weight;
-  struct packing *next; /* of the same weight */
+  struct packing *next; /* next packing of the same weight */
 } packing;
 
 typedef struct pass {
@@ -52,7 +51,7 @@ static sli_node *add_pack(pass *p, const sli_node *reader, const sl_attrs *attrs
   return n;
 }
 
-/* Output `which` of the weight's pack becomes the reader's input `at`. */
+/* Makes output `which` of the weight's pack the reader's input `at`. */
 static void read_packed(pass *p, sli_node *reader, int which, int at) {
   const sl_attrs attrs = {.transposed = reader->attrs.transposed,
                           .rows = sl_type_rows(&reader->in_type[0])};
@@ -69,7 +68,7 @@ static void read_packed(pass *p, sli_node *reader, int which, int at) {
   reader->nin = at + 1;
 }
 
-/* Packing stands right behind what makes the weight: parameters are there before all else. */
+/* Moves packing right behind the node that makes the weight; parameters exist from the start. */
 static void move_forward(sl_graph *g, int before) {
   int n = 0;
   sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);
@@ -81,12 +80,12 @@ static void move_forward(sl_graph *g, int before) {
   sli_graph_reorder(g, nodes);
 }
 
-/* Is it there for a whole step: a parameter, or what devices have joined of one? */
+/* True if the weight lasts a whole step: a parameter, or one that devices have joined. */
 static bool stays(const sl_tensor *weight) {
   return weight->param || (weight->producer->per_step && weight->producer->phase == SLI_PHASE_PACK);
 }
 
-/* Who reads weights packed: which of a pack's results, as which argument. */
+/* Ops that read packed weights: which result of a pack, as which argument. */
 static const struct reader {
   const sl_op *op;
   int which, at;
@@ -98,7 +97,7 @@ static const struct reader *reader_of(const sli_node *n) {
   return NULL;
 }
 
-/* Ticks of a step, for what is read in each; of evaluations there are any number. */
+/* Returns the ticks of a step; evaluations have any number. */
 static int ticks_of(const sl_graph *g) {
   return sli_evaluates(g) ? INT32_MAX : g->options.microbatches * g->options.pieces;
 }

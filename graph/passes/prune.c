@@ -1,11 +1,11 @@
-/* Leaving out what nobody needs.
+/* Drops unused nodes.
  *
- * Nodes stand in an order in which they may run, so one sweep from the last to
- * the first knows, at each node, whether a later one reads it. */
+ * Nodes are in an order in which they may run, so one sweep from the last to the first knows, at
+ * each node, whether a later one reads it. */
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 
-/* wanted[tensor], and keep[node]. */
+/* Fills in wanted[tensor] and keep[node]. */
 static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
@@ -17,7 +17,7 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   }
 }
 
-/* Of what a call is told of its output 0, the output itself must be known. */
+/* Drops unwanted outputs. A call that needs the region of its output 0 keeps that output. */
 static void drop_outputs(sli_node *n, const bool *wanted) {
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !wanted[n->out[o]->id] && !(n->op->located && !o)) n->out[o] = NULL;
@@ -31,7 +31,7 @@ void sli_graph_drop_unread(sl_graph *g, bool params) {
     }
 }
 
-/* A source stands where it is first read: readers are seen last to first. */
+/* Moves a source to the block of its first reader; readers are visited last to first. */
 static void place_sources(sl_graph *g) {
   for (int i = g->nnodes - 1; i >= 0; i--)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
@@ -46,7 +46,8 @@ static void drop_empty_blocks(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++)
     if (g->nodes[i]->cls == SL_CLASS_F && !g->nodes[i]->eval) now[g->nodes[i]->block] = 1;
   int kept = 0;
-  for (int b = 0; b < g->nblocks; b++) { /* what evaluations have in others goes to the one before */
+  for (int b = 0; b < g->nblocks; b++) { /* nodes of evaluations in other blocks go to the block
+                                            before */
     if (now[b]) g->blocks[kept++] = g->blocks[b];
     now[b] = SLI_MAX(kept - 1, 0);
   }

@@ -1,33 +1,35 @@
-/* Activations that are computed again instead of kept.
+/* Activation checkpointing: activations that are recomputed instead of kept.
  *
- * What the way back reads of the way there is kept for as long as a microbatch is between the
- * two, by every stage for every microbatch in its pipeline. Instead, a forward call can be made
- * once more right before its results are read: then only what that call reads must be kept.
+ * Activations that the backward pass reads are kept between the two passes, by every stage for
+ * every microbatch in its pipeline. Instead, a forward call can be repeated right before its
+ * results are read: then only the inputs of that call must be kept.
  *
- *   full        all calls of a block, from what the block reads of others (Chen et al., arXiv
- *               1604.06174; a forward pass more)
- *   whole       these, and what the devices of a stage exchange on the way there as well
- *   selective   those that cost next to nothing, as their rows say (`cheap`), where what they
- *               read is kept anyway (after Korthikanti et al., arXiv 2205.05198, whose attention
- *               ours never keeps the scores of)
+ *   full        all calls of a block, from the block's inputs (Chen et al., arXiv 1604.06174;
+ *               one more forward pass)
+ *   whole       these, and the exchanges between devices of a stage in the forward pass
+ *   selective   calls that cost next to nothing, as their ops say (`cheap`), where their inputs
+ *               are kept anyway (after Korthikanti et al., arXiv 2205.05198; the attention ops
+ *               here never keep scores)
  *
- * Each block by itself, as the user says of it.
+ * Each block is treated by itself, as the user says.
  *
- * The copies of a block's calls are part of its input gradient pass, on the same device, each
- * right before the first call that reads what it makes: so that lies in the pass's workspace, one
- * block's after the other's. What leaves the block is never made again, nor what devices exchange, nor
- * gradients that are made on the way forward. But an exchange within a block that is no more than
- * another way to have what each has (sli_node.repeats) is made again in full, by all devices of its
- * row; and where the way back joins anew what the way there has joined, all of it reads that, joined
- * of what is made again. Of a call
- * that keeps a record of its sequence, the record stays, and a row that reads it in place of
- * updating it (sl_op.again) gives the rest. Of a parameter that devices share out, each block has the whole
- * for a moment only, once on the way there and once on the way back: a call is made again only
- * if all it reads of parameters comes on the way back too. The same calls on the same data give
- * the same bits.
+ * The copies of a block's calls belong to its input gradient pass, on the same device, each
+ * right before the first call that reads its result. That result is therefore in the pass's
+ * workspace, one block's after the other's. Outputs of the block are never recomputed, nor are
+ * exchanged tensors, nor gradients that are made during the forward pass. Two kinds of exchange
+ * are exceptions. An exchange within a block that only changes the layout of a tensor
+ * (sli_node.repeats) is recomputed in full, by all devices of its row. Where the backward pass
+ * joins anew what the forward pass has joined, all of it reads the new tensor, joined from
+ * recomputed parts.
  *
- * Or of some pieces of a sequence only (--offload): then what is made again says what it stands for,
- * and which of both is read is a matter of the piece (programs.c). */
+ * If a call keeps a record of its sequence, the record stays. An op that reads the record
+ * instead of updating it (sl_op.again) makes the other outputs. Of a sharded parameter, each
+ * block has the whole for a moment only, once forward and once backward: a call is recomputed
+ * only if all parameters it reads are also gathered in the backward pass. The same calls on the
+ * same data give the same bits.
+ *
+ * With --offload, only some pieces of a sequence recompute. A recomputed tensor then names the
+ * original it stands for, and the piece decides which of the two is read (programs.c). */
 #include <sluice/plan.h>
 
 #include "graph/build/build.h"
@@ -37,24 +39,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PART: all but attention and exchanges. SOME: the same, of some pieces. */
+/* Amount of recomputation. PART: all but attention and exchanges. SOME: the same, for some
+ * pieces. */
 typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 
 typedef struct pass {
   sl_graph *g;
-  amount *of;        /* [nblocks] how much of each */
-  bool *back;        /* [nnodes] of its block's way back: passes, and exchanges that only these read */
-  bool *late;        /* [nnodes] exchanges that only the way back reads, another block's, too */
-  int *same;         /* [nnodes] the node before it with the same first input, or SL_NONE; */
-  int *reader;       /* [ntensors] and the last of these */
-  bool *read;        /* [ntensors] by the way back: it is kept, or made again */
-  bool *shared;      /* [ntensors] by others than passes of its block on its device */
-  bool *forth;       /* [nnodes] exchanges of the way there */
-  bool *can;         /* [nnodes] it may be made again, */
-  bool *wanted;      /* [nnodes] and is to be */
-  sl_tensor **again; /* [ntensors] what stands for it on the way back; NULL: itself */
-  sl_tensor **resent; /* [ntensors] and what exchanges there read of it; NULL: that, or itself */
-  int before;        /* nodes there were */
+  amount *of;        /* [nblocks] amount for each block */
+  bool *back;        /* [nnodes] in its block's backward pass, including exchanges that only that
+                        pass reads */
+  bool *late;        /* [nnodes] exchange that only backward passes read, another block's among
+                        them */
+  int *same;         /* [nnodes] previous node with the same first input, or SL_NONE */
+  int *reader;       /* [ntensors] latest such node */
+  bool *read;        /* [ntensors] read by the backward pass: kept, or recomputed */
+  bool *shared;      /* [ntensors] read by nodes other than passes of its block on its device */
+  bool *forth;       /* [nnodes] exchange of the forward pass */
+  bool *can;         /* [nnodes] may be recomputed */
+  bool *wanted;      /* [nnodes] is to be recomputed */
+  sl_tensor **again; /* [ntensors] tensor that replaces it in the backward pass; NULL: itself */
+  sl_tensor **resent; /* [ntensors] copy that exchanges of the backward pass read; NULL: `again`,
+                         or itself */
+  int before;        /* number of nodes before this pass */
 } pass;
 
 static amount amount_of(const pass *p, const sli_node *n) {
@@ -78,8 +84,9 @@ static bool is_forth(const pass *p, const sli_node *n) {
   return (n->cls == SL_CLASS_F && !n->rule) || p->forth[n->id];
 }
 
-/* Exchanges between calls of the way there; not those of parameters, which each way has of its own, nor
- * those that the way back makes of what is there. */
+/* Finds exchanges between calls of the forward pass. Those of parameters are excluded, which
+ * each pass has of its own, and so are exchanges that the backward pass makes of forward
+ * tensors. */
 static void find_exchanges(pass *p) {
   bool *read = sli_calloc((size_t)p->before, sizeof *read);
   for (int i = 0; i < p->before; i++) {
@@ -97,7 +104,7 @@ static void find_exchanges(pass *p) {
   free(read);
 }
 
-/* Who reads a tensor: its block on the way back, others then, anybody before. */
+/* Readers of a tensor: its block's backward pass, other backward passes, the forward pass. */
 enum { BY_BACK = 1, BY_OTHERS_BACK = 2, BY_FORTH = 4 };
 
 static uint8_t reads_as(const pass *p, const sli_node *n, const sl_tensor *t) {
@@ -105,7 +112,7 @@ static uint8_t reads_as(const pass *p, const sli_node *n, const sl_tensor *t) {
   return p->back[n->id] && t->producer && n->block == t->producer->block ? BY_BACK : BY_OTHERS_BACK;
 }
 
-/* What devices box anew for the way back, of a block whose calls are all made again. */
+/* Finds the boxing that devices do for the backward pass, in blocks that are recomputed in full. */
 static void find_back(pass *p) {
   uint8_t *read = sli_calloc((size_t)p->g->ntensors, sizeof *read);
   for (int i = p->before - 1; i >= 0; i--) {
@@ -121,7 +128,7 @@ static void find_back(pass *p) {
   free(read);
 }
 
-/* Is it an exchange that its block may make again? */
+/* True for an exchange that its block may recompute. */
 static bool is_exchanged_again(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
   return (n->repeats && (most == FULL || most == WHOLE)) || (p->forth[n->id] && most == WHOLE);
@@ -136,7 +143,8 @@ static void find_same(pass *p) {
   }
 }
 
-/* Exchanges within a block have what is made at first, or on the way back what is made again. */
+/* True for an exchange within a block, which has the original or, in the backward pass, the
+ * recomputed tensor. */
 static bool goes_along(const pass *p, const sli_node *n, const sl_tensor *t) {
   return amount_of(p, n) == FULL && is_exchange(n) && !p->late[n->id] &&
          n->block == t->producer->block;
@@ -164,7 +172,8 @@ static bool same_inputs(const sli_node *a, const sli_node *b) {
   return a->nin == b->nin && !memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in);
 }
 
-/* Has the way back another that is made of the same, in the same way? */
+/* Returns a tensor that the backward pass makes from the same inputs in the same way; NULL:
+ * none. */
 static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
   const sli_node *n = t->producer;
   for (int i = n->nin && n->in[0] ? p->reader[n->in[0]->id] : SL_NONE; i != SL_NONE; i = p->same[i]) {
@@ -176,7 +185,7 @@ static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
   return NULL;
 }
 
-/* What has on the way back what `t` has on the way there; NULL: nothing. */
+/* Returns the backward pass's tensor with the values of `t`; NULL: none. */
 static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
   if (!t || !t->producer) return t;
   if (t->transient) return made_again(p, t);
@@ -186,7 +195,7 @@ static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
   return again ? again : t;
 }
 
-/* Is all there that the node reads, when it is to be made again? */
+/* True if all inputs of the node are available when it is recomputed. */
 static bool has_inputs(const pass *p, const sli_node *n) {
   for (int a = 0; a < n->nin; a++) {
     sl_tensor *t = n->in[a];
@@ -198,7 +207,8 @@ static bool has_inputs(const pass *p, const sli_node *n) {
   return true;
 }
 
-/* A record that the call has updated: it is there on the way back, and nothing stands for it. */
+/* True for a record that the call has updated: the backward pass has it, and nothing replaces
+ * it. */
 static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates, o); }
 
 static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op->again : n->op; }
@@ -214,7 +224,7 @@ static bool can_repeat(const pass *p, const sli_node *n) {
   return has_inputs(p, n);
 }
 
-/* Does the node, where it is made again, read its input a? */
+/* True if the node reads its input a when it is recomputed. */
 static bool reads_again(const sli_node *n, int a) {
   return !n->op->updates || !sli_bit_on(n->op->again->unread, a);
 }
@@ -235,9 +245,9 @@ static void choose(pass *p) {
   }
 }
 
-/* ---- carrying it out ----------------------------------------------------------------- */
+/* ---- rewriting ----------------------------------------------------------------------- */
 
-/* What the call reads when it is made again: in[nin + nout], and how many. */
+/* Lists the inputs of a recomputed call: in[nin + nout]; returns their number. */
 static int inputs_again(const pass *p, const sli_node *n, sl_tensor **in) {
   int nin = n->nin;
   for (int a = 0; a < nin; a++) in[a] = reads_again(n, a) ? on_the_way_back(p, n->in[a]) : NULL;
@@ -246,7 +256,7 @@ static int inputs_again(const pass *p, const sli_node *n, sl_tensor **in) {
   return nin;
 }
 
-/* Of those inputs, where the node has types in[] and out[]. */
+/* Returns the types of those inputs, for a node with types in[] and out[]. */
 static sl_type *types_again(sl_graph *g, const sli_node *n, const sl_type *in, const sl_type *out) {
   int nin = SLI_MAX(n->nin, n->op->max_in), count = n->nin;
   sl_type *types = sli_arena_alloc(&g->arena, (size_t)(nin + n->nout) * sizeof *types);
@@ -286,7 +296,7 @@ static void read_again(const pass *p, sli_node *n) {
   }
 }
 
-/* What is sent once for the way back is sent for all of it. */
+/* Lets exchanges read the copy that is sent for the whole backward pass. */
 static void read_resent(const pass *p, sli_node *n) {
   for (int a = 0; a < n->nin && n->cls == SL_CLASS_C; a++)
     if (n->in[a] && p->resent[n->in[a]->id]) n->in[a] = p->resent[n->in[a]->id];
@@ -313,14 +323,14 @@ static void repeat(pass *p, const sli_node *n) {
           sli_node_output(g, copy, o, sli_arena_format(&g->arena, "%s:again", n->out[o]->name));
 }
 
-/* Nodes in a new order, as far as it goes. */
+/* New order of the nodes, as far as it is known. */
 typedef struct order {
   sli_node **nodes;
   int count;
   bool *placed; /* [nnodes] by the old number */
 } order;
 
-/* A node, behind all that it reads. */
+/* Places a node behind all nodes that it reads. */
 static void place(order *o, sli_node *n) {
   if (o->placed[n->id]) return;
   o->placed[n->id] = true;
@@ -329,7 +339,7 @@ static void place(order *o, sli_node *n) {
   o->nodes[o->count++] = n;
 }
 
-/* Each copy comes right before the first that reads it; else the order stays what it is. */
+/* Moves each copy right before its first reader; the order is otherwise unchanged. */
 static void put_in_place(pass *p) {
   sl_graph *g = p->g;
   size_t n = (size_t)g->nnodes;
@@ -388,7 +398,7 @@ void sli_pass_offload(sl_graph *g, bool some) {
   free(of);
 }
 
-/* ---- what is asked for --------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static bool find_amount(const char *word, amount *out) {
   static const char *const words[] = {[NONE] = "none", [SELECTIVE] = "selective", [FULL] = "full", [WHOLE] = "whole"};
@@ -400,7 +410,7 @@ static bool find_amount(const char *word, amount *out) {
   return false;
 }
 
-/* "full", "none@h.3": of all blocks, or of those of that name. */
+/* Reads "full" for all blocks, or "none@h.3" for those that match. */
 static sl_status read_one(const sl_graph *g, char *text, amount *of) {
   char *at = strchr(text, '@');
   amount found;

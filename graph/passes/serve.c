@@ -1,13 +1,14 @@
-/* Pass 2, serving: the model of one row of training becomes that of a tick.
+/* Pass 2, serving: turns the model of one row of training into that of a tick.
  *
- * Positions of the row are any sequences' now. What works on each row or element by itself stays as it
- * is; what looks at other positions, or computes rows together, is exchanged for the row that its own
- * names (sl_op.served) and reads the batch besides; whatever promises nothing is refused. `begin` says how
- * many rows a tick has, so that none is computed beyond them; before the product that makes the logits `pick`
- * gathers the rows whose logits are wanted, and `sample` ends the graph.
+ * Positions of the row now belong to any sequences. Ops that work on each row or element by
+ * itself stay as they are. Ops that look at other positions, or compute rows together, are
+ * replaced by the op that their own op names (sl_op.served), which reads the batch as well. Ops
+ * that promise nothing are refused. `begin` sets how many rows a tick has, so that no more are
+ * computed. Before the product that makes the logits, `pick` gathers the rows whose logits are
+ * wanted, and `sample` ends the graph.
  *
- * The ends come first and the rows last: between them a stage is shared out over devices, by what the rows of
- * training say of that. */
+ * The ends are added first and the rows are replaced last. Sharding a stage over devices happens
+ * in between, by the signatures of the training ops. */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -20,14 +21,14 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
                            n->op->name, why);
 }
 
-/* ---- weights at rest ------------------------------------------------------------------------- */
+/* ---- weights in their storage format (rest) ----------------------------------------------- */
 
-/* Is it a weight, or a table, of a row that reads such as they lie at rest? */
+/* True for a weight or table of an op that can read storage formats. */
 static bool reads_at_rest(const sli_node *n, int input) {
   return input == 1 && (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
-/* A device's part of a weight is some of its rows, or all. */
+/* True if a device's part of a weight is some of its rows, or all. */
 static bool has_rows(const sl_shard *shard) {
   bool rows = true;
   for (int p = 0; shard && p < SL_SHARD_PARTS; p++) rows &= shard->parts[p].axis == SL_PART_ALL || !shard->parts[p].axis;
@@ -42,7 +43,7 @@ static bool can_rest(const sl_graph *g, const sl_tensor *param) {
   return true;
 }
 
-/* The same rows of what lies at rest. */
+/* Returns the same shard of the stored tensor. */
 static const sl_shard *rest_shard(sl_graph *g, const sl_tensor *p, sl_rest rest) {
   if (!p->shard) return NULL;
   sl_shard *shard = sli_arena_alloc(&g->arena, sizeof *shard);
@@ -64,14 +65,14 @@ static void settle_weights(sl_graph *g) {
   }
 }
 
-/* A table's type need not say how wide it is. */
+/* Sets a table's width, which a stored type may not show. */
 static void tell_width(sli_node *n) {
   if (n->op == &sl_op_embedding) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
 }
 
-/* ---- rows exchanged ------------------------------------------------------------------------ */
+/* ---- replaced ops ------------------------------------------------------------------------- */
 
-/* The inputs that the row may have, those not given absent, and the batch behind them. */
+/* Gives a node all inputs that its op may have (absent if not given), and the batch behind them. */
 static void add_batch(sl_graph *g, sli_node *n, int inputs) {
   sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)(inputs + 1) * sizeof *in);
   sl_type *types = sli_arena_alloc(&g->arena, (size_t)(inputs + 1) * sizeof *types);
@@ -86,14 +87,15 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
   n->nin = inputs + 1;
 }
 
-/* A row of a user's own need not know how keys and values are to lie. */
+/* True if the op keeps keys and values in f32 where bf16 is wanted; a user's op may ignore the
+ * setting. */
 static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
     if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 && n->out_type[o].dtype == SL_F32) return true;
   return false;
 }
 
-/* The outputs it had stay, and what it keeps comes behind. */
+/* Replaces the op; its outputs stay, and its state is appended. */
 static sl_status exchange(sl_graph *g, sli_node *n) {
   const sl_op *op = n->op->served;
   tell_width(n);
@@ -128,9 +130,10 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
                                           " (sl_op.pieces, sl_op.served)");
 }
 
-/* ---- nodes of its own ---------------------------------------------------------------------------- */
+/* ---- added nodes
+ * ----------------------------------------------------------------------------------- */
 
-/* Puts the last node before another one. */
+/* Moves the last node before another one. */
 static void move_before(sl_graph *g, const sli_node *next) {
   sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
   int n = 0, count = g->nnodes;
@@ -150,7 +153,8 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_
   return sli_node_infer(n) ? (refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
 }
 
-/* ---- its beginning ------------------------------------------------------------------------------ */
+/* ---- begin
+ * ---------------------------------------------------------------------------------------- */
 
 static sl_status begin_rows(sl_graph *g) {
   sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
@@ -163,9 +167,10 @@ static sl_status begin_rows(sl_graph *g) {
   return SL_OK;
 }
 
-/* ---- its end ----------------------------------------------------------------------------------- */
+/* ---- end
+ * ------------------------------------------------------------------------------------------- */
 
-/* The only input that no parameter is, NULL if there are several. */
+/* Returns the only input that is no parameter, NULL if there are several. */
 static sl_tensor *only_input(const sli_node *n, int *at) {
   sl_tensor *found = NULL;
   for (int i = 0; i < n->nin; i++) {
@@ -177,7 +182,7 @@ static sl_tensor *only_input(const sli_node *n, int *at) {
   return found;
 }
 
-/* The product that makes the logits: from there on each row is worked on by itself. NULL: none. */
+/* Returns the product that makes the logits; later ops work on each row by itself. NULL: none. */
 static sli_node *find_product(const sl_tensor *logits) {
   for (const sl_tensor *t = logits; t && t->producer;) {
     int at = 0;
@@ -187,7 +192,7 @@ static sli_node *find_product(const sl_tensor *logits) {
   return NULL;
 }
 
-/* What follows from the rows that were picked has as many. */
+/* Infers the types of all later nodes again, with the number of picked rows. */
 static sl_status infer_again(sl_graph *g, const sli_node *from) {
   for (int i = from->id; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];
@@ -240,7 +245,8 @@ sl_status sli_pass_serve(sl_graph *g) {
   return status ? status : sample(g, logits);
 }
 
-/* ---- its rows --------------------------------------------------------------------------------- */
+/* ---- rows
+ * ------------------------------------------------------------------------------------------ */
 
 static bool is_own(const sl_op *op) { return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_sample; }
 

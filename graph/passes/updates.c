@@ -1,9 +1,9 @@
-/* Part of pass 2: the update nodes of all parameters that are trained.
+/* Part of pass 2: the update nodes of all trained parameters.
  *
- * The update has three phases, for the gradient norm is a barrier: every
- * parameter's sum of squares, then one clip over all of them, then the steps, by
- * the optimizer's row, which says what each keeps of its parameter. Where nothing is
- * clipped the norm is only reported, and no step waits for it. */
+ * The update has three phases, for the gradient norm is a barrier: every parameter's sum of
+ * squares, then one clip over all of them, then the steps. The optimizer's op does a step and
+ * declares the state that it keeps per parameter. Without clipping the norm is only reported,
+ * and no step waits for it. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -20,7 +20,7 @@ static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int 
   return n;
 }
 
-/* "wte:adamw", "wte:adamw#3" on the fourth device of a stage. */
+/* Names an update: "wte:adamw", or "wte:adamw#3" on the fourth device of a stage. */
 static const char *update_name(sl_graph *g, const sl_tensor *param, const char *what) {
   return param->rank ? sli_arena_format(&g->arena, "%s:%s#%d", param->name, what, param->rank)
                      : sli_arena_format(&g->arena, "%s:%s", param->name, what);
@@ -38,7 +38,7 @@ static void add_state(sl_graph *g, sli_node *n, const sl_tensor *param, int numb
 
 static bool clips(const sl_graph *g) { return g->training.optimizer.clip > 0; }
 
-/* By which a step multiplies its gradient where nothing is clipped: 1, at hand. */
+/* Adds the factor of a step's gradient where nothing is clipped: a constant 1. */
 static sl_tensor *add_one(sl_graph *g, const sl_tensor *param) {
   static const sl_values one = {.type = {.dtype = SL_F32}};
   const char *name = update_name(g, param, "scale");
@@ -60,15 +60,16 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
   for (int i = 0; i < count; i++) add_state(g, n, param, i);
 }
 
-/* A frozen one goes on to the next step like the others, so that who reads it where, and what
- * is stored of it, need not differ; it waits for nothing. */
+/* Adds the update of a frozen parameter, which passes it on to the next step. Readers and
+ * checkpoints then treat it like the others; it waits for nothing. */
 static void keep(sl_graph *g, sl_tensor *param) {
   sli_node *n = add_update(g, &sl_op_keep, update_name(g, param, "keep"), param->home, param->rank,
                            SLI_PHASE_UPDATE, (sl_attrs){.user = &param->type}, 0, NULL);
   n->out[0] = param;
 }
 
-/* Its node; *square: the tensor it makes. A replica's norm is another device's. */
+/* Adds the norm of a parameter; *square: its result. Returns false for replicas, whose norm
+ * another device computes. */
 static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
   if (!param->update || param->replica) return false;
   const char *name = update_name(g, param, "norm");

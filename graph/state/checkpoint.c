@@ -1,10 +1,10 @@
-/* Checkpoints: what a run keeps on its way, and how another goes on from it.
+/* Checkpoints: state that a run saves on its way, and resuming from it.
  *
- * The plan's store actors write them on threads of their own while training goes on; the last
- * one, after the last step or the one that a stop let finish, is written between runs. Both hand
- * the same tensors to the same writer (store.c). A run goes on only with what decides its results
- * unchanged: the terms recorded in the checkpoint are compared first. How many stages there
- * are, and all that moves work about, is free. */
+ * The plan's store actors write checkpoints on threads of their own while training goes on. The
+ * last one, after the last step or the step that a stop lets finish, is written between runs.
+ * Both use the same writer for the same tensors (store.c). A run resumes only if everything that
+ * decides its results is unchanged: the terms recorded in the checkpoint are compared first. The
+ * number of stages, and all else that only moves work, may change. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ const cJSON *sli_checkpoints_origin(const sl_checkpoints *c) {
   return c && c->from ? sli_checkpoint_about(c->from) : NULL;
 }
 
-/* ---- into the plan --------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------ */
 
 void sl_checkpoints_lower(sl_checkpoints *c, sl_lower_options *options) {
   if (!c) return;
@@ -103,7 +103,7 @@ sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g,
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
-/* The tensor that was read last, whole, for all devices that have a part of it. */
+/* Latest tensor that was read, whole, for all devices that have a part of it. */
 typedef struct reading {
   const sl_checkpoints *c;
   sl_runtime *rt;
@@ -123,7 +123,7 @@ static sl_status assemble(reading *r, const char *name, const sl_type *whole) {
   return sli_parts_assemble(r->c->from, name, whole, r->whole);
 }
 
-/* Stored exactly as it is wanted, it goes straight to its place. */
+/* Returns a tensor that is stored exactly as wanted, so that it goes straight to its place. */
 static const void *find_stored(const reading *r, const sl_state_tensor *to) {
   char *part = to->shard ? sli_part_format(to->name, to->shard) : NULL;
   const sli_safetensors *file;
@@ -150,7 +150,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*x)->name, (*y)->name);
 }
 
-/* In order of their names, so that what devices have of one tensor comes together. */
+/* Loads tensors in order of their names, so that the devices' parts of a tensor come together. */
 sl_status sl_checkpoints_load(const sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
   const sl_state_tensor **all = NULL, *tensors;
   size_t count = 0, capacity = 0;

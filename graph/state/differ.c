@@ -23,7 +23,7 @@ static bool is_listed(const char *list, const char *name) {
   return false;
 }
 
-/* Takes over `more`. */
+/* Appends `more` to the list and frees it. */
 static void append(char **list, const char *between, char *more) {
   if (!*list) {
     *list = more;

@@ -1,5 +1,5 @@
-/* The model in a checkpoint's record: its ops in order, each with a hash, and the optimizer's settings.
- * An edited model that goes on all the same would go on with weights that were learned for another. */
+/* The model in a checkpoint's record: its ops in order, each with a hash, and the optimizer's
+ * settings. Resuming with an edited model would use weights trained for another one. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static const cJSON *member(const cJSON *object, const char *name) {
 
 /* ---- the graph ---------------------------------------------------------------------------- */
 
-/* "h.3/gelu.1 0123456789abcdef" */
+/* Formats an op: "h.3/gelu.1 0123456789abcdef". */
 static void sign(char out[256], const struct sli_fingerprint *s) {
   snprintf(out, 256, "%.200s %016" PRIx64, s->name, s->hash);
 }
@@ -36,7 +36,7 @@ static void compare_op(const char *path, const struct sli_fingerprint *is, const
                path);
 }
 
-/* The first op that differs is named; those that read it differ too. */
+/* Compares ops and names the first difference; its readers differ too. */
 static void compare_graph(const char *path, const sli_fingerprints *is, const cJSON *was,
                           sli_differences *d) {
   char now[256];
@@ -88,7 +88,7 @@ static const struct {
     {"decay-begin", offsetof(sl_optimizer, decay_begin), true},
 };
 
-/* What is no number, as one text: "sgd, nesterov, schedule 2". */
+/* Formats settings that are no numbers: "sgd, nesterov, schedule 2". */
 static void kind(const sl_optimizer *o, char out[128]) {
   snprintf(out, 128, "%.80s%s, schedule %d%s", o->rule->name, o->nesterov ? ", nesterov" : "",
            (int)o->schedule, o->rate ? " of the model's own" : "");
@@ -100,7 +100,7 @@ bool sli_optimizer_has(const char *name) {
   return !strcmp(name, "optimizer");
 }
 
-/* As short as it can be while it is the same number. */
+/* Formats a setting with the fewest digits that give the same number. */
 static void setting(const sl_optimizer *o, size_t i, char out[128]) {
   const char *at = (const char *)o + settings[i].offset;
   if (settings[i].whole) {

@@ -1,4 +1,4 @@
-/* Parameters of a lowered graph: where their values lie, and how they get there. */
+/* Parameters of a lowered graph: the places of their values, and access to them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static bool is_here(const sl_param_place *place, sl_runtime *rt) {
   return sl_runtime_newest(rt, place->reg);
 }
 
-/* The address of what lies at a place; NULL if there is none for this process. */
+/* Returns the address of a place's values; NULL if this process cannot address them. */
 static float *place_data(const sl_lowered *l, sl_runtime *rt, const sl_param_place *place) {
   const sl_plan *plan = sl_lowered_plan(l);
   if (!is_here(place, rt) || sli_register_far(plan, &plan->regs[place->reg])) return NULL;
@@ -43,7 +43,7 @@ static bool same_shard(const sl_shard *a, const sl_shard *b) {
   return same;
 }
 
-/* Has a place before this one, of this process too, the same? */
+/* True if an earlier place of this process has the same values. */
 static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
   for (int k = 0; k < i && p->places[i].replica; k++)
     if (is_here(&p->places[k], rt) && same_shard(p->places[k].shard, p->places[i].shard))
@@ -51,7 +51,8 @@ static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
   return false;
 }
 
-/* Rows in blocks are grouped where they lie, each device's by themselves. */
+/* Reads a place into the whole. Rows of quantized blocks are grouped in memory, each device's
+ * separately. */
 static sl_status read_place(sl_rest rest, const sl_param_place *place, sl_runtime *rt, void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
@@ -93,7 +94,7 @@ float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   return data;
 }
 
-/* From the places of this process, as it lies there. */
+/* Collects the stored values from the places of this process. */
 static sl_status get_lying(const sl_param_info *p, sl_runtime *rt, void *whole, bool *all) {
   sl_type lies = sli_rest_type(p->rest, &p->type);
   int64_t found = 0;
@@ -149,9 +150,10 @@ sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const flo
   return status;
 }
 
-/* ---- beginnings ---------------------------------------------------------------------- */
+/* ---- initial values -------------------------------------------------------------------- */
 
-/* One that the host has nowhere in a row: its values are made elsewhere, one at a time. */
+/* Initializes a parameter that host memory does not hold contiguously: in a buffer, one at a
+ * time. */
 static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint64_t seed) {
   const sl_param_info *p = param_at(l, index);
   float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole);

@@ -94,7 +94,7 @@ static bool take_ranges(const char **at, sl_part *part) {
   return true;
 }
 
-/* One slice; `of` is what it is a slice of. */
+/* Parses one slice; `of` is the type that it is a slice of. */
 static bool take_part(const char **at, const sl_type *of, sl_part *out) {
   *out = (sl_part){.axis = SL_PART_ALL};
   if (take(at, "[flat ")) {
@@ -129,9 +129,9 @@ bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out) {
   return good && !*text;
 }
 
-/* ---- putting together ----------------------------------------------------------------- */
+/* ---- assembly -------------------------------------------------------------------------- */
 
-/* No checkpoint holds values that are not finite, so this one says that none came. */
+/* Fills the buffer to show elements that no part set; checkpoints hold finite values only. */
 static const uint32_t nothing = 0xffffffff;
 
 typedef struct assembly {
@@ -154,8 +154,8 @@ static sl_status put_part(assembly *a, const sli_safetensors *file, const sli_st
   return status;
 }
 
-/* All parts that lie in one file: their names begin with that of the tensor and "[". So may
- * those of other tensors. */
+/* Adds all parts in one file: their names begin with the tensor's name and "[". Other tensors'
+ * names may, too. */
 static sl_status put_parts_of(assembly *a, const sli_safetensors *file, const char *prefix) {
   sl_status status = SL_OK;
   int n = sli_safetensors_count(file);

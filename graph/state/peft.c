@@ -1,5 +1,5 @@
-/* Adapters as PEFT keeps them: a folder with adapter_model.safetensors, whose names have a prefix,
- * and adapter_config.json, which says what their ranks and scales are. */
+/* Adapters in PEFT's format: a folder with adapter_model.safetensors, whose names have a prefix,
+ * and adapter_config.json with ranks and scales. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 static const char prefix[] = "base_model.model.", ending[] = ".lora_A.weight", other_ending[] = ".lora_B.weight";
 
-/* ---- what a folder holds --------------------------------------------------------------- */
+/* ---- contents of a folder ---------------------------------------------------------------- */
 
 static sl_status open_model(const char *dir, sli_safetensors **out) {
   char *path = sli_format("%s/adapter_model.safetensors", dir);
@@ -31,7 +31,7 @@ static bool ends_with(const char *name, const char *end) {
   return n > m && !strcmp(name + n - m, end);
 }
 
-/* "base_model.model.h.3.attn.c_attn.lora_A.weight" -> "h.3.attn.c_attn" */
+/* Returns the module: "base_model.model.h.3.attn.c_attn.lora_A.weight" -> "h.3.attn.c_attn". */
 static char *module_of(const char *name) {
   size_t p = strlen(prefix), m = strlen(ending);
   const char *from = strncmp(name, prefix, p) ? name : name + p;
@@ -46,7 +46,8 @@ static const sli_stored_tensor *find_other(const sli_safetensors *file, const sl
   return other;
 }
 
-/* A matrix of a linear map, [rank, in] or [out, rank], beside the other one of as many. */
+/* Checks a matrix of a linear map, [rank, in] or [out, rank], and that the other one has the
+ * same rank. */
 static sl_status check_tensor(const char *dir, const sli_safetensors *file, const sli_stored_tensor *t) {
   bool is_a = ends_with(t->name, ending), is_b = ends_with(t->name, other_ending);
   const sli_stored_tensor *other = is_a || is_b ? find_other(file, t) : NULL;
@@ -59,7 +60,7 @@ static sl_status check_tensor(const char *dir, const sli_safetensors *file, cons
   return sl_fail(SL_E_INPUT, "%s: tensor %s and its lora_%c are no matrices of one rank", dir, t->name, is_a ? 'B' : 'A');
 }
 
-/* "h.3.attn.c_attn.weight=8,alpha=16" */
+/* Formats a module: "h.3.attn.c_attn.weight=8,alpha=16". */
 static sl_status text_of(const sli_peft_config *config, const sli_stored_tensor *t, char **out) {
   char *module = module_of(t->name);
   double alpha = 0;
@@ -69,7 +70,7 @@ static sl_status text_of(const sli_peft_config *config, const sli_stored_tensor 
   return status;
 }
 
-/* Texts one behind the other, with pointers to them in front. */
+/* Copies texts into one block, with pointers to them in front. */
 static char **in_one_block(char **texts, int count) {
   size_t bytes = ((size_t)count + 1) * sizeof *texts;
   for (int i = 0; i < count; i++) bytes += strlen(texts[i]) + 1;
@@ -128,7 +129,8 @@ static const sli_stored_tensor *find_as(const sli_safetensors *file, const char 
   return t ? t : sli_safetensors_find(file, name);
 }
 
-/* Adapters of the bare network, without its head, leave out the first part of the names. */
+/* Finds a tensor; adapters of the bare network, without its head, leave out the first part of
+ * the names. */
 static const sli_stored_tensor *find(const sli_safetensors *file, const char *name) {
   const sli_stored_tensor *t = find_as(file, name);
   const char *dot = strchr(name, '.');
@@ -140,14 +142,14 @@ typedef struct loading {
   const sli_safetensors *file;
   const sl_lowered *lowered;
   sl_runtime *rt;
-  bool *used; /* of the file's tensors */
+  bool *used; /* [tensors of the file] */
 } loading;
 
 static sl_status load(const loading *l, int index) {
   const sl_param_info *params;
   sl_lowered_params(l->lowered, &params);
   const sli_stored_tensor *t = find(l->file, params[index].name);
-  if (!t) return SL_OK; /* new beside those of the folder */
+  if (!t) return SL_OK; /* the folder lacks this adapter, which is new */
   l->used[t - sli_safetensors_at(l->file, 0)] = true;
   sl_status status = sli_stored_check(l->dir, params[index].name, &params[index].type, t);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
@@ -184,7 +186,8 @@ sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime
 
 /* ---- saving ------------------------------------------------------------------------------- */
 
-/* A key that finds this module alone: the end of another's name is found as well, but at its beginning. */
+/* Returns a key that matches this module only. A key also matches names that end with it; then
+ * it is anchored at the beginning. */
 static char *key_of(const sl_param_info *params, const sli_saved *list, int n, const char *module) {
   char *end = sli_format(".%s", module);
   bool anchored = false;
@@ -193,7 +196,8 @@ static char *key_of(const sl_param_info *params, const sli_saved *list, int n, c
   return sli_format("%s%s", anchored ? "^" : "", module);
 }
 
-/* The first adapter's numbers are those of all; others stand apart. */
+/* Makes the config: the first adapter's numbers are the defaults; other numbers are listed by
+ * module. */
 static cJSON *make_config(const char *base, const sl_param_info *params, const sli_saved *list, int n) {
   const sl_adapter *first = params[list[0].param].adapter;
   cJSON *config = cJSON_CreateObject();

@@ -15,14 +15,15 @@ static const cJSON *member(const cJSON *object, const char *name) {
 
 /* ---- keys -------------------------------------------------------------------------------------- */
 
-/* Some ways to begin change the weights beside them whenever PEFT loads a folder. */
+/* Keys that change results. Some initializations change the base weights whenever PEFT loads a
+ * folder. */
 static const sli_key decisive[] = {
     {"peft_type", {"\"LORA\""}}, {"bias", {"\"none\""}}, {"use_dora", {"false"}}, {"lora_bias", {"false"}},
     {"init_lora_weights", {"true", "false", "\"gaussian\"", "\"eva\"", "\"orthogonal\""}},
     {"use_rslora", {"false", "true"}}, {"r", {0}}, {"lora_alpha", {0}}, {"rank_pattern", {0}}, {"alpha_pattern", {0}},
     {"target_modules", {0}}, {"exclude_modules", {0}}, {"layers_to_transform", {0}}, {0}};
 
-/* About training, about how matrices began, or about who made them. */
+/* Keys about training, initialization of the matrices, or their origin. */
 static const sli_key harmless[] = {
     {"task_type", {0}}, {"base_model_name_or_path", {0}}, {"revision", {0}}, {"auto_mapping", {0}}, {"peft_version", {0}},
     {"inference_mode", {0}}, {"lora_dropout", {0}}, {"fan_in_fan_out", {0}}, {"merge_weights", {0}},
@@ -51,14 +52,15 @@ void sli_peft_config_fini(sli_peft_config *c) {
   free(c->path);
 }
 
-/* ---- which modules ------------------------------------------------------------------------------ */
+/* ---- target modules
+ * ------------------------------------------------------------------------------- */
 
 static bool is_end(const char *module, const char *end) {
   size_t n = strlen(module), m = strlen(end);
   return n >= m && !strcmp(module + n - m, end) && (n == m || module[n - m - 1] == '.');
 }
 
-/* Names a list of ends a module, or is a text an expression for all of its name? */
+/* True if a list has an end of the module's name, or an expression matches all of its name. */
 static sl_status names(const sli_peft_config *c, const cJSON *which, const char *module, bool *out) {
   const cJSON *item;
   *out = false;
@@ -68,7 +70,7 @@ static sl_status names(const sli_peft_config *c, const cJSON *which, const char 
   return SL_OK;
 }
 
-/* The number of a module's layer is the first that stands between dots; -1: it has none. */
+/* Returns the layer of a module, the first number between dots; -1: none. */
 static double layer_of(const char *module) {
   for (const char *at = strchr(module, '.'); at; at = strchr(at + 1, '.')) {
     size_t digits = strspn(at + 1, "0123456789");
@@ -85,7 +87,7 @@ static bool has_layer(const cJSON *layers, double layer) {
   return false;
 }
 
-/* PEFT drops tensors of modules that the config leaves out. */
+/* Refuses modules that the config leaves out, whose tensors PEFT drops. */
 static sl_status check_target(const sli_peft_config *c, const char *module) {
   const cJSON *targets = member(c->root, "target_modules"), *without = member(c->root, "exclude_modules");
   const cJSON *layers = member(c->root, "layers_to_transform");
@@ -102,8 +104,8 @@ static sl_status check_target(const sli_peft_config *c, const char *module) {
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* The value of the first key that finds a module: keys are expressions for all of its name, or for its end behind a
- * dot. Else it is what all have; NULL if the config does not say. */
+/* Finds the value of the first key that matches a module. Keys are expressions for all of its
+ * name, or for its end behind a dot. Otherwise returns the default; NULL if the config has none. */
 static sl_status find_number(const sli_peft_config *c, const char *pattern, const char *all, const char *module,
                              const cJSON **out) {
   const cJSON *item, *patterns = member(c->root, pattern);

@@ -1,10 +1,10 @@
-/* Quotas that change while a run goes on. */
+/* Quotas that change during a run. */
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "graph/lower/lower.h"
 
-/* The largest growth of a stage's activation registers among the changes. */
+/* Returns the largest growth of a stage's activation registers among the changes. */
 static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quota_change *changes,
                         int n, int stage) {
   int growth = 0;
@@ -16,7 +16,7 @@ static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quot
   return growth;
 }
 
-/* What crosses to and from a stage must be able to hold what the stage holds. */
+/* Adds changes so that registers to and from a stage can hold what the stage holds. */
 static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
   int given = n;
   for (int32_t i = 0; i < plan->nregs; i++) {

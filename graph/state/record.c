@@ -1,5 +1,5 @@
-/* What stands beside each checkpoint: which run it is of, and what must be the same in one that
- * goes on from it. Terms are compared by name, data by what files hold. */
+/* Record beside each checkpoint: the run it is from, and what must be the same in a run that
+ * resumes from it. Terms are compared by name, data by the contents of files. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ cJSON *sli_record_create(int nterms, const sl_term *terms) {
 
 /* ---- terms ----------------------------------------------------------------------------- */
 
-/* Where a term stood before there were terms: options by their names, two things elsewhere. */
+/* Finds a term in records made before there were terms: options by their names, two things
+ * elsewhere. */
 static const cJSON *find_elsewhere(const cJSON *record, const char *name) {
   if (!strcmp(name, "the model")) return member(record, "model");
   if (!strcmp(name, "--quota param")) return member(record, "parameter_slots");
@@ -34,7 +35,7 @@ static const cJSON *find_elsewhere(const cJSON *record, const char *name) {
   return of_model ? of_model : member(member(record, "options"), name + 2);
 }
 
-/* A value as the user would write it; "none" if there is none. */
+/* Returns a value as the user would write it; "none" if there is none. */
 static char *value_text(const cJSON *value) {
   if (!value) return sli_strdup("none");
   if (cJSON_IsString(value)) return sli_strdup(value->valuestring);
@@ -43,7 +44,7 @@ static char *value_text(const cJSON *value) {
   return copy;
 }
 
-/* Takes over `before`. */
+/* Compares a term and frees `before`. */
 static void compare_with(const sli_checkpoint *from, const sl_term *term, char *before, sli_differences *d) {
   char *name = sli_differ_name(term->name);
   if (strcmp(before, term->value))
@@ -66,7 +67,7 @@ static bool is_named(const char *name, int nterms, const sl_term *terms) {
   return false;
 }
 
-/* Of the plan's terms those that one of an older release does not tell are not compared. */
+/* Finds a term of the plan; terms that a record of an older release lacks are not compared. */
 static const cJSON *find_of_plan(const cJSON *record, const char *name) {
   const cJSON *was = member(member(record, "plan_terms"), name);
   if (!was) was = member(member(record, "terms"), name);
@@ -84,7 +85,8 @@ static void note_plan_terms(const sli_record *r, const sl_lowered *lowered, sli_
   }
 }
 
-/* Terms that nobody names any more; how many slots parameters have is one of the plan's now. */
+/* Compares terms that are no longer used; the number of parameter slots is now a term of the
+ * plan. */
 static void compare_forgotten(const sli_checkpoint *from, int nterms, const sl_term *terms,
                               sli_differences *d) {
   const cJSON *was;
@@ -93,7 +95,7 @@ static void compare_forgotten(const sli_checkpoint *from, int nterms, const sl_t
       compare(from, &(sl_term){was->string, "none"}, NULL, d);
 }
 
-/* A word of resume_with that names nothing would excuse nothing. */
+/* Refuses a word of resume_with that names nothing, and so would excuse nothing. */
 static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
   static const char *const others[] = {"graph", "code", "data", "quota", "paths", "library"};
   const char *bare = word + (strncmp(word, "--", 2) ? 0 : 2);
@@ -151,7 +153,7 @@ static void compare_file(const char *path, const char *name, const cJSON *was,
     sli_differ(d, name, "%s holds other data than when %s was made", is->path, path);
 }
 
-/* A checkpoint made by a release that did not look at them says nothing of files. */
+/* Compares files; a checkpoint from a release that did not record files has none. */
 static void compare_files(const char *path, const char *name, const cJSON *list,
                           const sl_graph_file *files, int n, sli_differences *d) {
   int before = cJSON_GetArraySize(list);
@@ -188,7 +190,7 @@ static void note_data(const sli_record *r, const sl_graph *g, sli_differences *d
   free(files);
 }
 
-/* Of an op of the model's own the graph knows no more than its name. */
+/* Records the model's source file, since the graph knows only the names of the model's own ops. */
 static sl_status note_code(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
   if (!r->code || !sli_lowered_own_code(lowered)) return SL_OK;
   sl_graph_file file = {.path = r->code};
@@ -199,8 +201,8 @@ static sl_status note_code(const sli_record *r, const sl_lowered *lowered, sli_d
   return SL_OK;
 }
 
-/* Position in the data and random numbers both follow from the step: the one by counting, the
- * others by being functions of the seed and where they are drawn. */
+/* Describes a run. The position in the data and random numbers both follow from the step: by
+ * counting, and as functions of the seed and the place where they are drawn. */
 sl_status sli_record_describe(const sli_record *r, const sl_graph *g, const sl_lowered *lowered) {
   char hash[32];
   int ranks = sl_lowered_ranks(lowered);

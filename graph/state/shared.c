@@ -1,4 +1,4 @@
-/* Do all processes of a job see one folder? */
+/* Checks that all processes of a job see one folder. */
 #include "graph/state/state.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "io/atomic.h"
 #include "io/file.h"
 
-/* What a process brings to the others: the name of its file, which is what the file holds too. */
+/* Mark that a process leaves: the name of its file, which is also the file's content. */
 typedef struct mark {
   char name[48];
 } mark;

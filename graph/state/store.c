@@ -1,5 +1,5 @@
-/* Writing checkpoints: shards, one of each device, on its store actor's thread or between runs;
- * and the record, once all shards are there. */
+/* Writes checkpoints: shards, one per device, on its store actor's thread or between runs; and
+ * the record, once all shards exist. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,7 @@
 
 _Static_assert(sizeof(sli_shard_file) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
 
-/* A checkpoint to go on from holds numbers: one with others would push out those
- * before it. */
+/* Refuses values that are not finite: such a checkpoint would push out good ones. */
 static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
   if (sli_all_finite(t->data, sl_type_elements(&t->type))) return SL_OK;
   return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint of it",
@@ -62,8 +61,8 @@ sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nreceipts,
   return status;
 }
 
-/* What a device has of its own, from memory that the host does not address too. *copies is
- * the caller's to free(). */
+/* Reads the state that a device has of its own, also from memory that the host cannot address.
+ * *copies is for free(). */
 static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int n,
                             sl_state_tensor *own, int *nown, char **copies) {
   size_t bytes = 0, at = 0;
@@ -99,7 +98,7 @@ static sl_status store_device(sl_checkpoints *c, const sl_lowered *lowered, sl_r
   return status;
 }
 
-/* Receipts of the devices that lie in this process; n of them. */
+/* Stores the devices of this process; n receipts (manifest entries). */
 static sl_status store_here(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
                             char (*receipts)[SL_RECEIPT_BYTES], int *n) {
   sl_status status = SL_OK;
@@ -113,7 +112,7 @@ static int by_stage(const void *a, const void *b) {
   return (*x)->stage != (*y)->stage ? (*x)->stage - (*y)->stage : (*x)->rank - (*y)->rank;
 }
 
-/* Process 0 gets all receipts. */
+/* Sends all receipts to process 0. */
 static sl_status collect(sl_job *job, int most, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
   sl_blob *blobs = NULL;
   sl_status status = sl_job_meet(job, "stored", receipts, (size_t)*n * sizeof *receipts,

@@ -1,5 +1,5 @@
-/* Weight files: from names in a file to parameters in a runtime, and back. A parameter with a star in its
- * name is in files one tensor for each position of its dim 0, named by its number. */
+/* Weight files: from names in a file to parameters in a runtime, and back. A parameter with a
+ * star in its name is stored as one tensor for each position of its dim 0, named by its number. */
 #include <sluice/state.h>
 
 #include <fnmatch.h>
@@ -18,15 +18,15 @@
 #include "graph/state/state.h"
 #include "graph/state/weights.h"
 
-/* The stored tensor for a parameter, and its file. What holds the bare network, without its
- * head, leaves out the first part of the names: "wte.weight" for "transformer.wte.weight". */
+/* Finds the stored tensor of a parameter, and its file. Files of the bare network, without its
+ * head, leave out the first part of the names: "wte.weight" for "transformer.wte.weight". */
 static const sli_stored_tensor *find(const sli_shards *from, const char *name, int *file) {
   const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
   return t || !dot ? t : sli_shards_find(from, dot + 1, file);
 }
 
-/* How many tensors a parameter is in files. */
+/* Returns how many tensors a parameter is in files. */
 static int members_of(const sl_param_info *p) { return strchr(p->name, '*') ? (int)p->type.dim[0] : 1; }
 
 static sl_type member_type(const sl_param_info *p) {
@@ -34,14 +34,15 @@ static sl_type member_type(const sl_param_info *p) {
   return sl_type_make(p->type.dtype, p->type.ndim - 1, p->type.dim + 1);
 }
 
-/* The caller's to free(). */
+/* Returns the name of a member, for free(). */
 static char *member_name(const char *name, int member) {
   const char *star = strchr(name, '*');
   if (!star) return sli_strdup(name);
   return sli_format("%.*s%d%s", (int)(star - name), name, member, star + 1);
 }
 
-/* What was found, of all files: a flag for each tensor, those of one file behind another's. */
+/* Flags of the tensors used, over all files; the flags of a file follow those of the file
+ * before. */
 typedef struct found {
   bool *flags;
   int *begins; /* [files] */
@@ -71,8 +72,8 @@ static const char *name_of(const sli_shards *from, const found *f, int tensor) {
   return tensors[tensor - f->begins[file]].name;
 }
 
-/* Tensors nobody asked for are no error (files hold masks and tied copies), but
- * may mean that the model is smaller than the file's. */
+/* Logs unused tensors. They are no error (files hold masks and tied copies), but may mean that
+ * the model is smaller than the file's. */
 static void mention_unused(const char *path, const sli_shards *from, const found *f) {
   int count = 0, first = 0;
   for (int i = f->count - 1; i >= 0; i--)
@@ -82,9 +83,10 @@ static void mention_unused(const char *path, const sli_shards *from, const found
             name_of(from, f, first), count > 1 ? ", ..." : "");
 }
 
-/* ---- what a model would compute with as well ------------------------------------------------- */
+/* ---- unused tensors that matter -------------------------------------------------------------- */
 
-/* Masks, tables that follow from the config, copies of the embedding, and heads of other tasks. */
+/* True for masks, tables derived from the config, copies of the embedding, and heads of other
+ * tasks. */
 static bool is_harmless(const char *name) {
   static const char *const known[] = {
       "*.attn.bias", "*.attn.masked_bias", "*rotary_emb.inv_freq", "*rotary_emb.*_cached", "*position_ids", "lm_head.weight",
@@ -94,7 +96,7 @@ static bool is_harmless(const char *name) {
   return false;
 }
 
-/* "model.layers.3." of what a layer has; 0: it is of none. */
+/* Returns the length of a layer's prefix, such as "model.layers.3."; 0: not in a layer. */
 static size_t layer_of(const char *name) {
   for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
     size_t digits = strspn(at + 1, "0123456789");
@@ -103,7 +105,7 @@ static size_t layer_of(const char *name) {
   return 0;
 }
 
-/* Begins the name of a tensor that is used with that? `last`: with one word behind it. */
+/* True if a used tensor's name begins with that prefix. `last`: with one word behind it. */
 static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes, bool last) {
   for (int i = 0; i < f->count; i++) {
     const char *other = name_of(from, f, i);
@@ -112,7 +114,8 @@ static bool is_used(const sli_shards *from, const found *f, const char *name, si
   return false;
 }
 
-/* A bias beside a weight that is used; of models that are all that their files say, also what a layer has besides. */
+/* True if the model should have used a tensor: a bias beside a used weight; where the file holds
+ * nothing but the model, also any other tensor of a layer. */
 static bool is_missed(const sli_shards *from, const found *f, const char *name, bool whole) {
   const char *dot = strrchr(name, '.');
   size_t layer = layer_of(name);
@@ -130,8 +133,7 @@ static sl_status check_unused(const char *path, const sli_shards *from, const fo
   return SL_OK;
 }
 
-/* Room for the values of the parameter that is being worked on, where they lie nowhere in
- * a row. */
+/* Buffer for the values of the current parameter, where they are not contiguous in memory. */
 typedef struct scratch {
   float *values;
   size_t bytes;
@@ -156,8 +158,8 @@ typedef struct loading {
   scratch room;
 } loading;
 
-/* One of the tensors that a parameter is; it must be there, also where another process has it.
- * values NULL: that does. */
+/* Loads one tensor of a parameter; it must exist, even if another process loads it. values NULL:
+ * another process does. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
   int file;
   const sli_stored_tensor *t = find(l->from, name, &file), *first = t;
@@ -168,12 +170,12 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
   return values ? sli_shards_read(l->from, file, t, values) : SL_OK;
 }
 
-/* An adapter may be new beside the file's weights. */
+/* True for an adapter that the file's weights lack. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
   return sli_is_adapter(p) && !find(l->from, p->name, &(int){0});
 }
 
-/* What a file has in blocks stays so. */
+/* Loads quantized blocks, which stay in the file's format. */
 static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
   sl_status status = load_member(l, p->name, &p->type, NULL);
@@ -247,17 +249,17 @@ typedef struct saving {
   const sli_saved *list;   /* [n] */
   sli_tensor_data *tensors;
   scratch room;
-  sli_tensor_parts *parts; /* the file, where several processes write it */
-  int index;               /* of the tensor that is being written */
-  const float *values;     /* what lies at one of its places */
-  int held;                /* 1 + the parameter whose values are in the room */
+  sli_tensor_parts *parts; /* file that several processes write */
+  int index;               /* tensor that is being written */
+  const float *values;     /* values at one of its places */
+  int held;                /* 1 + the parameter whose values are in the buffer */
 } saving;
 
 static const sl_param_info *param_of(const saving *s, int index) {
   return &s->params[s->list[index].param];
 }
 
-/* Where a tensor of the list begins in its parameter, and how many elements it has. */
+/* Returns the first element of a listed tensor in its parameter; *count: its number of elements. */
 static int64_t begin_of(const saving *s, int index, int64_t *count) {
   const sl_type *type = &param_of(s, index)->type;
   int member = s->list[index].member;
@@ -265,13 +267,13 @@ static int64_t begin_of(const saving *s, int index, int64_t *count) {
   return member ? (member - 1) * *count : 0;
 }
 
-/* As in checkpoints: a file with other values would take the place of a good one. */
+/* Refuses values that are not finite, as in checkpoints: the file would replace a good one. */
 static sl_status check_finite(const saving *s, int index, const float *values, int64_t count) {
   if (sli_all_finite(values, count)) return SL_OK;
   return sl_fail(SL_E_NUMERIC, "tensor %s is not finite: %s is not written", s->list[index].name, s->path);
 }
 
-/* Values that the writer asks for: those of one parameter follow each other. */
+/* Returns values for the writer; tensors of one parameter are adjacent. */
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
   const sli_saved *t = &s->list[index];
@@ -295,7 +297,7 @@ static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes)
                                s->values + part / each + from - whole / each);
 }
 
-/* The adapter's share in what lies at a place. */
+/* Adds the adapter's share to the values at a place. */
 static sl_status merge_place(saving *s, const sl_param_place *place, float *values) {
   const sl_type *type = &param_of(s, s->index)->type;
   if (!place->shard)
@@ -322,7 +324,7 @@ static sl_status write_place(saving *s, const sl_param_place *place) {
   return SL_OK;
 }
 
-/* What lies in this process, into the file of all. */
+/* Writes the values in this process into the common file. */
 static sl_status write_places(saving *s, const char *path) {
   sl_status status = sli_safetensors_open_parts(path, s->tensors, s->n, &s->parts);
   if (status) return status;
@@ -336,7 +338,7 @@ static sl_status write_places(saving *s, const char *path) {
   return status ? status : closed;
 }
 
-/* A name that all processes know, and nobody else: it follows from the job's key. */
+/* Returns a file name known to all processes of the job only: it is derived from the job's key. */
 static char *parts_of(const char *path, const sl_job *job) {
   const sli_cluster *c = sli_job_cluster(job);
   uint64_t hash = sli_hash(SLI_HASH_SEED, c->key, strlen(c->key));
@@ -344,7 +346,8 @@ static char *parts_of(const char *path, const sl_job *job) {
   return sli_format("%s.parts.%016" PRIx64, path, hash);
 }
 
-/* Every process writes its own into one file, which appears when all have. */
+/* Saves one file together: every process writes its own values, and the file appears when all
+ * have. */
 static sl_status save_together(const char *path, saving *s, sl_job *job) {
   char *parts = parts_of(path, job);
   bool first = sl_job_process(job) == 0;
@@ -383,7 +386,7 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
   return status;
 }
 
-/* Adapters are merged into what they are beside. */
+/* Lists a parameter's tensors; adapters are merged into their weights. */
 static int list_param(const sl_param_info *params, int index, sli_saved *list) {
   const sl_param_info *p = &params[index];
   int count = sli_is_adapter(p) ? 0 : members_of(p);
