@@ -1,9 +1,8 @@
 /* The machine: hwloc's tree, reduced to a row of cores.
  *
- * hwloc orders cores so that the closer two of them are in the tree (a shared
- * L2, L3, NUMA node, package), the closer their numbers are. Every part of the
- * machine is therefore a run of consecutive cores, and placing is a matter of
- * cutting a row. */
+ * hwloc orders cores so that the closer two of them are in the tree (a shared L2, L3, NUMA node,
+ * package), the closer their numbers are. Every part of the machine is therefore a run of
+ * consecutive cores, and placement cuts this row. */
 #include "placement/placement.h"
 
 #include <errno.h>
@@ -13,8 +12,8 @@
 
 #include "base/base.h"
 
-/* Removes what the affinity mask of the process leaves out; hwloc itself has
- * removed what the cgroup does. */
+/* Removes cores outside the process's affinity mask; hwloc itself has removed those outside the
+ * cgroup. */
 static void restrict_to_affinity(hwloc_topology_t topology) {
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
   if (mask && hwloc_get_cpubind(topology, mask, HWLOC_CPUBIND_PROCESS) == 0 &&
@@ -28,7 +27,7 @@ static bool ends_with(const char *text, const char *suffix) {
   return length >= tail && !strcmp(text + length - tail, suffix);
 }
 
-/* Tells the topology where its contents come from. */
+/* Sets the source of the topology. */
 static sl_status select_source(hwloc_topology_t topology, const char *description) {
   if (!description) return SL_OK;
   if (ends_with(description, ".xml")) {
@@ -51,8 +50,7 @@ static sl_status select_source(hwloc_topology_t topology, const char *descriptio
 static sl_status load(const char *description, hwloc_topology_t *out) {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "hwloc does not start");
-  /* What is plugged into a described machine costs nothing to know; near.c asks the system
-   * about this one. */
+  /* I/O devices of a described machine are free to load; for this one near.c asks the system. */
   if (description)
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   sl_status status = select_source(topology, description);
@@ -68,7 +66,7 @@ static sl_status load(const char *description, hwloc_topology_t *out) {
   return SL_OK;
 }
 
-/* Cores, if every hardware thread belongs to one; else hardware threads. */
+/* Object type to count: cores, if every hardware thread belongs to one; else hardware threads. */
 static hwloc_obj_type_t choose_leaf(hwloc_topology_t topology) {
   int pus = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), covered = 0;
   hwloc_obj_t core = NULL;
@@ -77,8 +75,8 @@ static hwloc_obj_type_t choose_leaf(hwloc_topology_t topology) {
   return covered == pus ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-/* Each core's node: the NUMA node whose cores are the fewest around it (of
- * several, as with fast and slow memory side by side, the first). */
+/* NUMA node of a core: the smallest node that contains it (of several, as with fast and slow memory
+ * side by side, the first). */
 static int find_node(const sl_machine *machine, hwloc_obj_t core) {
   hwloc_obj_t best = NULL, node = NULL;
   while ((node = hwloc_get_next_obj_by_type(machine->topology, HWLOC_OBJ_NUMANODE, node)))
@@ -88,7 +86,7 @@ static int find_node(const sl_machine *machine, hwloc_obj_t core) {
   return best ? (int)best->logical_index : 0;
 }
 
-/* The part of the machine that a NUMA node hangs from. */
+/* Part of the machine that a NUMA node is attached to. */
 static hwloc_obj_t find_locality(const sl_machine *machine, int node) {
   hwloc_obj_t object =
       hwloc_get_obj_by_type(machine->topology, HWLOC_OBJ_NUMANODE, (unsigned)node);

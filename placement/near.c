@@ -1,8 +1,8 @@
-/* Cores for the threads that drive GPUs: near them.
+/* Cores for threads that drive GPUs, near their GPU.
  *
- * A GPU hangs from a part of the machine, a NUMA node or a package, through which all it
- * is told and all that is copied to it goes. Who drives it gets a core of that part: one
- * that drives none yet, while there are any. */
+ * A GPU is attached to a part of the machine, a NUMA node or a package, through which all its
+ * commands and copies go. Its thread gets a core of that part: one that drives no GPU yet, as long
+ * as there is one. */
 #include "placement/placement.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static bool is_empty(const sl_machine *machine, hwloc_obj_t part) {
   return first == end;
 }
 
-/* The processors that this system says are near, as the part that has them all. */
+/* Part that contains all processors near a PCI device, by the system's account. */
 static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
   char path[128] = "/sys/bus/pci/devices/", list[4096] = "";
   size_t at = strlen(path);
@@ -37,7 +37,7 @@ static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
   return part;
 }
 
-/* The part of the machine that a PCI device hangs from; all of it where it is unknown. */
+/* Part of the machine that a PCI device is attached to; the whole machine if unknown. */
 static hwloc_obj_t part_of(const sl_machine *machine, const char *pci) {
   hwloc_obj_t device = pci ? hwloc_get_pcidev_by_busidstring(machine->topology, pci) : NULL;
   hwloc_obj_t part = device ? hwloc_get_non_io_ancestor_obj(machine->topology, device)

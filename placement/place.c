@@ -1,21 +1,11 @@
-/* Placing: cutting the row of cores into devices.
+/* Placement: divides the row of cores among devices.
  *
- * Every device wants T cores that are close to each other; devices that follow
- * each other in the pipeline should be close as well, for they talk. The worst
- * thing is a device that lies across two NUMA nodes, so that comes first: each
- * node takes as many whole devices as fit, node after node. Inside a node, and
- * then for the devices that fit in no node, the same rule is applied down the
- * tree: each part (a package, an L3, an L2) takes the whole devices that fit in
- * it, and what is left over in the parts is gathered by the level above.
- *
- * A node of c cores holds floor(c / T) whole devices, so filling them all leaves
- * exactly as many devices across nodes as cannot be avoided. At last devices are
- * numbered along the row, so that neighbours in number are neighbours in place.
- *
- * With more threads than cores none can have a core for itself. The threads are
- * spread over the cores in turn, which settles their NUMA node, and are free to
- * move among the cores of that node: a core that is idle because its devices
- * wait would otherwise not help another that has two devices ready. */
+ * Every device wants T cores that are close to each other. Devices that follow each other in the
+ * pipeline should be close as well, because they communicate. A device that spans two NUMA nodes is
+ * worst, so nodes come first: each node takes as many whole devices as fit, node after node. Inside
+ * a node, and then for devices that fit in no node, the same rule is applied down the tree: each
+ * part (a package, an L3, an L2) takes the whole devices that fit in it, and the level above uses
+ * the cores left over in its parts. */
 #include "placement/placement.h"
 
 #include <errno.h>
@@ -30,7 +20,7 @@ typedef struct filling {
   int threads;  /* T */
   bool *taken;  /* [ncores] */
   int *core;    /* [devices][T] */
-  int placed;   /* devices done */
+  int placed;   /* number of devices placed */
 } filling;
 
 static int count_free(const filling *fill, hwloc_obj_t part) {
@@ -63,8 +53,8 @@ static int fill_part(filling *fill, hwloc_obj_t part, int want) {
   return room;
 }
 
-/* Memory without cores of its own (an expander, a slow tier) hangs from larger
- * parts of the machine and says nothing about where to cut. */
+/* True if a node has cores of its own. Memory without them (an expander, a slow tier) is attached
+ * to larger parts of the machine and does not matter for cutting. */
 static bool is_local(const sl_machine *machine, int node) {
   int first, end;
   sli_machine_range(machine, machine->locality[node], &first, &end);
@@ -145,7 +135,7 @@ hwloc_const_cpuset_t sli_placement_set(const sl_placement *placement, int device
 }
 
 void sl_placement_bind(void *arg, int device, int thread) {
-  static atomic_flag said = ATOMIC_FLAG_INIT; /* any binding thread; a message only */
+  static atomic_flag said = ATOMIC_FLAG_INIT; /* set by any binding thread; limits a message only */
   const sl_placement *placement = arg;
   const sl_machine *machine = placement->machine;
   hwloc_const_cpuset_t set = sli_placement_set(placement, device, thread);

@@ -1,4 +1,4 @@
-/* The placement as a table for people. */
+/* Prints the placement as a table for people. */
 #include "placement/placement.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { TEXT = 256 };
 
-/* Appends to a text of TEXT bytes; what does not fit is cut. */
+/* Appends to a text of TEXT bytes, truncating it. */
 __attribute__((format(printf, 2, 3)))
 static void append(char *text, const char *format, ...) {
   size_t length = strlen(text);
@@ -18,14 +18,14 @@ static void append(char *text, const char *format, ...) {
   va_end(args);
 }
 
-/* "0-3,8": the bits of a set. */
+/* Appends the bits of a set: "0-3,8". */
 static void append_set(char *text, hwloc_const_bitmap_t set) {
   size_t length = strlen(text);
   hwloc_bitmap_list_snprintf(text + length, TEXT - length, set);
 }
 
-/* The cores a device may run on, their hardware threads as the system numbers
- * them, and their NUMA nodes. The sets are the caller's. */
+/* Collects the cores a device may run on, their hardware threads by system number, and their NUMA
+ * nodes. The caller owns the sets. */
 static void collect(const sl_placement *placement, int device, hwloc_bitmap_t cores,
                     hwloc_bitmap_t pus, hwloc_bitmap_t nodes) {
   const sl_machine *machine = placement->machine;
@@ -44,8 +44,8 @@ static bool device_is_in(const sl_placement *placement, int device, hwloc_const_
   return false;
 }
 
-/* "L3 2 x 36.0 MiB with cpu:0,2": the caches of one level that a device's cores
- * have, and the other devices in them. Nothing where the level is unknown. */
+/* Appends "L3 2 x 36.0 MiB with cpu:0,2": the caches of one level that a device's cores use, and
+ * the other devices in them. Nothing if the level is unknown. */
 static void append_caches(char *text, const sl_placement *placement, int device,
                           hwloc_const_cpuset_t pus, hwloc_obj_type_t level) {
   hwloc_topology_t topology = placement->machine->topology;

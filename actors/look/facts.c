@@ -1,4 +1,4 @@
-/* A look as bytes: what one process knows of a run, for another of its job. */
+/* A look as bytes: one process's knowledge of a run, for another process of its job. */
 #include <sluice/look.h>
 
 #include "actors/run/run.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes of an export: this, then as many facts. */
+/* Header of an export; nfacts facts follow. */
 typedef struct export_head {
   uint64_t plan_hash, nfacts;
 } export_head;
@@ -15,8 +15,8 @@ typedef enum subject { OF_ACTOR, OF_REGISTER, OF_QUEUE, OF_DEVICE } subject;
 
 typedef struct fact {
   int32_t subject, id;
-  int64_t number;  /* firings, slots, what runs */
-  double seconds;  /* of a queue; of a device: its idle share */
+  int64_t number;  /* firings, slots, or the running actor */
+  double seconds;  /* of a queue; for a device: its idle fraction */
 } fact;
 
 static size_t list_facts(const sl_look *look, fact *out) {
@@ -48,7 +48,7 @@ size_t sl_runtime_look_export(const sl_runtime *rt, void **out) {
   return sizeof *h + h->nfacts * sizeof(fact);
 }
 
-/* Firings that any run could have had: their keys and ticks are numbers too. */
+/* Upper bound of the firings of any run, so that their keys and ticks are numbers too. */
 enum { MOST_FIRINGS_LOG2 = 40 };
 
 static bool is_fact(const sl_plan *plan, const fact *f) {

@@ -1,15 +1,15 @@
-/* Figures of a run, from its trace: how long steps took, how busy devices were,
- * how long each actor's firings are. */
+/* Statistics (figures) of a run, from its trace: step times, utilisation of devices, durations of
+ * actors. */
 #include "actors/look/inner.h"
 #include "actors/look/look.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One device in one step. */
+/* Times of one device in one step. */
 typedef struct span {
   uint64_t first, last, busy;
-  uint64_t update; /* how long its updates took, which no span holds */
+  uint64_t update; /* duration of its updates, which are outside the span */
 } span;
 
 static int by_value(const void *a, const void *b) {
@@ -33,7 +33,7 @@ static void add_to_span(const sl_actor *a, const sl_trace_record *r, span *s) {
   s->busy += r->end_ns - r->start_ns;
 }
 
-/* [steps][devices] spans of the steps that are whole in the rings. */
+/* Returns [steps][devices] spans of the steps whose records are complete in the rings. */
 static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *nsteps) {
   const sl_plan *plan = sli_runtime_plan(rt);
   size_t devices = (size_t)plan->ndevices;
@@ -43,7 +43,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   for (sli_records all = sli_records_of(rt); sli_records_next(&all);)
     for (const sl_trace_record *r = all.now, *end = r + all.count; r < end; r++) {
       const sl_actor *a = &plan->actors[r->actor];
-      if (sli_every(a) > 1) continue; /* evaluations are of no step */
+      if (sli_every(a) > 1) continue; /* evaluations belong to no step */
       int64_t step = sl_plan_tick(plan, r->actor, r->firing).step - from;
       if (step >= 0 && step < count)
         add_to_span(a, r, &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device]);
@@ -63,12 +63,12 @@ void sli_step_ends(const sl_runtime *rt, int64_t count, uint64_t *end_ns) {
     }
 }
 
-/* How full the devices are between their first and last pass: the mean of what
- * they computed over the longest such span. */
+/* Idle fraction of devices between their first and last pass: 1 minus the mean of their busy times
+ * over the longest such span. */
 static double bubble(double busy, double span_) { return span_ > 0 ? 1 - busy / span_ : 0; }
 
 typedef struct series {
-  double *busy, *length, *share, *update; /* [steps] scratch of the medians */
+  double *busy, *length, *share, *update; /* [steps] scratch for the medians */
 } series;
 
 static sl_device_figures device_figures(const sl_runtime *rt, const span *spans, size_t steps,
@@ -87,7 +87,7 @@ static sl_device_figures device_figures(const sl_runtime *rt, const span *spans,
                              median(x->update, steps)};
 }
 
-/* `before` steps lie in front of spans: a step ends where its last pass does. */
+/* Statistics over all devices. `before` steps precede `spans`: a step ends with its last pass. */
 static void whole_figures(const span *spans, size_t devices, size_t before, size_t steps,
                           series *x, sl_figures *out) {
   for (size_t s = 0; s < steps; s++) {
@@ -109,7 +109,7 @@ static void whole_figures(const span *spans, size_t devices, size_t before, size
   out->passes_seconds = SLI_MIN(median(x->busy, steps), out->step_seconds);
 }
 
-/* Where steps overlap, an update is among the passes of the next step. */
+/* Splits a step's time. If steps overlap, an update runs among the passes of the next step. */
 static void account(size_t devices, sl_figures *f) {
   double left = f->step_seconds - f->passes_seconds;
   for (size_t d = 0; d < devices; d++)
@@ -122,7 +122,7 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
   size_t devices = (size_t)sli_runtime_plan(rt)->ndevices;
   int64_t first, count;
   span *spans = measure_spans(rt, &first, &count);
-  /* The first step of a run warms up: it is left out if there is another. */
+  /* Leaves out the first step of a run, a warm-up, if there is another. */
   size_t skip = first == sli_runtime_first_step(rt) && count > 1, steps = (size_t)count - (count ? skip : 0);
   double *scratch = sli_calloc(4 * (steps + 1), sizeof *scratch);
   series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1), scratch + 3 * (steps + 1)};
@@ -136,7 +136,7 @@ sl_figures sl_runtime_figures(const sl_runtime *rt) {
   return f;
 }
 
-/* Passes of one worker since a moment of its clock. */
+/* Busy time of one worker's passes since a moment of its clock. */
 static uint64_t busy_since(const sl_runtime *rt, int32_t worker, uint64_t since) {
   const sl_plan *plan = sli_runtime_plan(rt);
   sli_past p = sli_look_back(rt, worker);

@@ -1,20 +1,19 @@
-/* A look at a run from outside.
+/* Status (look) of a run, taken from outside.
  *
- * A worker in the middle of a kernel can answer nobody, and one that hangs never
- * will. So nobody is asked. Each worker leaves a few numbers behind as it goes, with
- * plain stores that cost it next to nothing: how many firings of each actor are
- * complete, and what it is at now. The rest follows by the rules of flow (actors/plan/flow.h):
- * what is ready, whose slots are taken, and what any actor lacks for its next firing. That
- * holds across processes too: their numbers only have to be put side by side.
+ * A worker in the middle of a kernel cannot answer, and one that hangs never will. Therefore no
+ * worker is asked. Each worker publishes a few numbers as it goes, with plain stores that cost next
+ * to nothing: the completed firings of each actor, and its current activity. The rest follows from
+ * the rules of flow (actors/plan/flow.h): ready keys, used slots, and what any actor lacks for its
+ * next firing. This holds across processes too: their numbers only have to be merged.
  *
- * The numbers are not of one moment. An actor may seem to lack what is on its way, or
- * to have what it needs and not go; if nothing moves for a while, both are over. */
+ * The numbers are not of one moment. An actor may seem to lack an input that is on its way, or to
+ * have everything and not fire; if nothing moves for a while, both effects are gone. */
 #include "actors/look/inner.h"
 #include "actors/look/look.h"
 
 #include <stdlib.h>
 
-/* ---- what is known ------------------------------------------------------------------ */
+/* ---- merged state ------------------------------------------------------------------- */
 
 sl_look *sl_look_create(const sl_plan *plan) {
   sl_look *look = sli_calloc(1, sizeof *look);
@@ -44,7 +43,7 @@ void sl_look_destroy(sl_look *look) {
 
 /* ---- one process ---------------------------------------------------------------------- */
 
-/* When the last firing of a queue ended, or the earliest time that is remembered. */
+/* Time when the last firing of a queue ended, or the earliest time on record. */
 static uint64_t last_end_ns(const sl_runtime *rt, int32_t queue, int32_t worker) {
   enum { MOST = 4096 };
   const sl_plan *plan = sli_runtime_plan(rt);
@@ -73,8 +72,8 @@ static sl_queue_look look_at_queue(const sl_runtime *rt, int32_t id) {
   return (sl_queue_look){q.current, since(rt, SLI_MAX(q.woke_ns, last ? last->end_ns : 0))};
 }
 
-/* Adds a worker's passes of the last two steps or seconds to busy[ndevices], and
- * returns when that began. */
+/* Adds a worker's passes of the last two steps or seconds to busy[ndevices], and returns the
+ * beginning of that period. */
 static uint64_t count_busy(const sl_runtime *rt, int32_t worker, uint64_t now, double *busy) {
   const uint64_t least_ns = 2000000000u;
   const sl_plan *plan = sli_runtime_plan(rt);

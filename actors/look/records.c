@@ -1,4 +1,4 @@
-/* Reading the trace rings: nobody else does. */
+/* Access to the trace rings; no other file reads them. */
 #include "actors/look/inner.h"
 #include "actors/look/look.h"
 
@@ -35,7 +35,7 @@ int64_t sli_first_whole_step(const sl_runtime *rt) {
   for (int32_t i = 0; i < sli_runtime_workers(rt); i++) {
     sli_ring ring = sli_runtime_ring(rt, i);
     if (ring.written <= ring.mask) continue;
-    /* A worker's oldest record may be of a step partly overwritten. */
+    /* A worker's oldest record may belong to a partly overwritten step. */
     const sl_trace_record *r = &ring.records[ring.written & ring.mask];
     from = SLI_MAX(from, sl_plan_tick(plan, r->actor, r->firing).step + 2);
   }
@@ -48,7 +48,7 @@ sli_records sli_records_of(const sl_runtime *rt) {
   return (sli_records){.rt = rt, .remote = sli_runtime_remotes(rt)};
 }
 
-/* What is left of the worker's ring, up to where it turns. */
+/* Takes the rest of the worker's ring, up to its wrap-around. */
 static void next_of_ring(sli_records *r) {
   sli_ring ring = sli_runtime_ring(r->rt, r->worker);
   uint64_t from = SLI_MAX(r->next, ring.written - kept(&ring)), at = from & ring.mask;
@@ -92,7 +92,7 @@ size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *d
   return n;
 }
 
-/* ---- while a run goes on ----------------------------------------------------------------- */
+/* ---- during a run ------------------------------------------------------------------------ */
 
 sli_past sli_look_back(const sl_runtime *rt, int32_t worker) {
   sli_ring ring = sli_runtime_ring(rt, worker);
@@ -103,14 +103,14 @@ const sl_trace_record *sli_earlier(sli_past *p) {
   return p->next > p->oldest ? &p->ring.records[--p->next & p->ring.mask] : NULL;
 }
 
-/* Rows are noted in rings as well. */
+/* Converts a record; numbers of rows are kept in rings as well. */
 static sl_trace_firing firing_of(const sl_runtime *rt, const sl_trace_record *r) {
   bool known = r->firing + SLI_NOTES / 2 >= sli_runtime_done(rt, r->actor);
   return (sl_trace_firing){.record = *r, .tick = sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing),
                            .rows = known ? sli_runtime_rows(rt, r->actor, r->firing) : SL_NONE};
 }
 
-/* Adds a worker's. False: there were more. */
+/* Adds a worker's firings to a trace snapshot (excerpt). False: some are no longer in the ring. */
 static bool add_firings(const sl_runtime *rt, int32_t worker, uint64_t since_ns, sl_excerpt *to, size_t *capacity) {
   sli_past p = sli_look_back(rt, worker);
   bool all = !p.oldest;

@@ -1,18 +1,18 @@
-/* Who waits for whom, of a run that goes on and of one that does not move.
+/* Explains which actors wait for which, in a moving run and in a stalled one.
  *
- * What an actor lacks for its next firing follows from the numbers of a look. An input waits
- * for the register's producer, an output for a reader that has its slots. Where nothing moves,
- * following one such edge after another from any waiting actor comes back to an actor already
- * seen: that is the cycle, and it is written out actor by actor and register by register. */
+ * The numbers of a look tell what an actor lacks for its next firing. An input waits for the
+ * register's producer, an output for a reader that holds its slots. In a stalled run, following
+ * these edges from any waiting actor leads back to an actor already seen. That is the cycle, and it
+ * is printed actor by actor and register by register. */
 #include "actors/look/inner.h"
 #include "actors/look/look.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- what one lacks --------------------------------------------------------------------- */
+/* ---- one actor --------------------------------------------------------------------------- */
 
-/* How far the run of a look is. A queue's running firing has begun. */
+/* Flow state of a look. A queue's running firing has begun. */
 static sli_flow_state state_of(const sl_look *look) {
   const sl_plan *plan = look->plan;
   int64_t *begun = look->memory->begun;
@@ -45,8 +45,7 @@ sl_actor_wait sl_look_actor_wait(const sl_look *look, int32_t actor) {
 
 /* ---- what a queue waits for ---------------------------------------------------------------- */
 
-/* The actor that a fixed order has next: one place further with each firing. SL_NONE where
- * that is not known. */
+/* Next actor of a fixed order, which advances by one with each firing. SL_NONE if unknown. */
 static int32_t next_in_order(const sl_look *look, int32_t queue) {
   const sl_plan *plan = look->plan;
   const sl_queue *q = &plan->queues[queue];
@@ -64,9 +63,8 @@ static int how_much(const sl_look *look, int32_t queue, const sl_actor_wait *wai
   return wait->on == SL_NONE || look->plan->actors[wait->on].queue != queue ? 2 : 1;
 }
 
-/* Of two waits the one that says more: what somebody elsewhere keeps waiting, then what
- * the queue itself does, then what it puts off; of those the older tick, and of one tick
- * the pass that comes first. */
+/* Chooses the more informative of two waits: one for another queue, then one for this queue, then
+ * one by policy; among equals the older tick, and in one tick the pass that comes first. */
 static bool says_more(const sl_look *look, int32_t queue, const sl_actor_wait *a,
                       const sl_actor_wait *b) {
   if (b->actor == SL_NONE) return true;
@@ -94,9 +92,10 @@ sl_actor_wait sl_look_queue_wait(const sl_look *look, int32_t queue) {
   return best;
 }
 
-/* ---- in words --------------------------------------------------------------------------------- */
+/* ---- text
+ * ------------------------------------------------------------------------------------- */
 
-/* A look at a run, and the steps that have begun: an actor beyond them lacks nothing else. */
+/* A look, and the steps begun: an actor beyond them lacks nothing else. */
 typedef struct picture {
   const sl_look *look;
   sli_flow_state at;
@@ -128,7 +127,7 @@ static void say_lack(const picture *p, const sli_lack *lack, FILE *out) {
   }
 }
 
-/* Says what an actor waits for, if there is an `out`; returns the one that could help. */
+/* Prints what an actor waits for, if `out` is set; returns the actor that could help. */
 static int32_t waits_for(const picture *p, int32_t actor, FILE *out) {
   const sl_plan *plan = p->look->plan;
   const sl_actor *a = &plan->actors[actor];
@@ -152,7 +151,7 @@ static int32_t waits_for(const picture *p, int32_t actor, FILE *out) {
   return SL_NONE;
 }
 
-/* The first actor that lacks something other than a step to begin. */
+/* First actor that lacks something other than the beginning of a step. */
 static int32_t first_waiting(const picture *p) {
   for (int32_t a = 0; a < p->look->plan->nactors; a++)
     if (has_begun(p, a) && sli_flow_lack(p->look->memory->flow, &p->at, a).what) return a;
@@ -165,7 +164,7 @@ static void say_picture(const picture *p, FILE *out) {
   int32_t at = first_waiting(p), last = at;
   for (; at != SL_NONE && !seen[at]; at = waits_for(p, at, NULL)) seen[at] = true, last = at;
   free(seen);
-  if (at != SL_NONE) { /* back at an actor already seen: once more around, aloud */
+  if (at != SL_NONE) { /* back at a known actor: go around once more, printing */
     fprintf(out, "these actors wait for each other in a circle:\n");
     int32_t start = at;
     do at = waits_for(p, at, out);
@@ -178,7 +177,7 @@ static void say_picture(const picture *p, FILE *out) {
   }
 }
 
-/* The caller's to free(). */
+/* Returns the explanation; the caller frees it with free(). */
 static char *explain(const sl_runtime *rt) {
   char *text = NULL;
   size_t size = 0;

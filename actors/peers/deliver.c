@@ -1,13 +1,12 @@
-/* What comes from other processes.
+/* Input from other processes.
  *
- * Every process has the whole plan, and of the actors and registers that are not
- * its own as much as it takes to name them. A register belongs to its producer's
- * process, but for those that links write: their slots lie where they are read,
- * while their credits are kept where the link runs. So the data of a slot and the
- * news that it is ready arrive together, and a FREE that goes back is the grant of
- * the next.
+ * Every process has the whole plan, but only the names of other processes' actors and registers. A
+ * register belongs to its producer's process, except registers that links write: their slots are in
+ * the reader's process, while their credits are kept in the link's. The data of a slot and the
+ * message that it is ready therefore arrive together, and the FREE that goes back grants the next
+ * slot.
  *
- * A message from outside is not trusted: it may name nothing that is not here. */
+ * Messages from outside are not trusted: they may name only what exists here. */
 #include "actors/plan/plan.h"
 #include "actors/run/run.h"
 
@@ -28,7 +27,7 @@ static sl_status check_free(const sl_runtime *rt, const sli_message *m) {
   return there ? SL_OK : refuse(m, "there is no such slot");
 }
 
-/* One without data. */
+/* Handles a message without data. */
 static sl_status take_note(sl_runtime *rt, const sli_message *m, bool on_carrier) {
   if (m->reg < 0 || m->reg >= sli_runtime_plan(rt)->nregs)
     return refuse(m, "there is no such register");
@@ -47,7 +46,7 @@ sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
   return take_note(rt, message, false);
 }
 
-/* Of data that come with it. */
+/* Size of the data that comes with a message. */
 static size_t message_bytes(const sl_runtime *rt, const sl_register *r, const sli_message *m) {
   if (!sli_runtime_has_data(rt)) return 0;
   return r->rows ? sl_row_bytes(r) * (size_t)m->extent : r->slot_bytes;

@@ -1,6 +1,6 @@
-/* What each process did, put side by side after a run. Figures and records leave a process
- * in portions of plain bytes and come in at another, which then answers for the whole plan.
- * The first portion says all but the records; the others bring those. */
+/* Merging the records of all processes after a run. Statistics and records leave a process in
+ * portions of plain bytes and enter another, which then answers for the whole plan. The first
+ * portion has everything but the records; later ones add those. */
 #include "actors/look/look.h"
 #include "actors/plan/plan.h"
 #include "actors/run/run.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How a portion begins. Peaks by device and by register follow in the first, and then, as in
- * all, records. */
+/* Header of a portion. In the first portion peaks by device and by register follow, and in all
+ * portions records. */
 typedef struct head {
-  uint64_t plan_hash, base_ns; /* base: when its clock was 0, of CLOCK_MONOTONIC */
+  uint64_t plan_hash, base_ns; /* base: CLOCK_MONOTONIC time at which its clock was 0 */
   int64_t first_whole;
-  uint64_t dropped, nrecords;  /* of the run; in this portion */
+  uint64_t dropped, nrecords;  /* nrecords: in this portion; dropped: of the run */
   int32_t process, number;     /* number: of the portion, from 0 */
-  int32_t ndevices, nregs;     /* 0 but in the first */
+  int32_t ndevices, nregs;     /* 0 except in the first portion */
   sl_runtime_counts counts;
 } head;
 
@@ -23,7 +23,7 @@ static size_t peaks_bytes(const head *h) {
   return (size_t)h->ndevices * sizeof(double) + sli_align((size_t)h->nregs * sizeof(int32_t));
 }
 
-/* Where slots have rows, each record has a number of them, behind all records. */
+/* Bytes of row counts per record, if slots have rows. They follow all records. */
 static size_t row_bytes(const sl_plan *plan) {
   bool any = false;
   for (int32_t r = 0; r < plan->nregs; r++) any |= plan->regs[r].rows > 0;
@@ -38,23 +38,22 @@ static size_t portion_bytes(const sl_plan *plan, const head *h) {
   return sizeof *h + peaks_bytes(h) + h->nrecords * record_bytes(plan);
 }
 
-/* ---- out ---------------------------------------------------------------------------- */
+/* ---- export ------------------------------------------------------------------------- */
 
 struct sl_export {
   const sl_runtime *rt;
-  size_t most;              /* bytes of a portion */
-  head head;                /* of the next */
+  size_t most;              /* most bytes of a portion */
+  head head;                /* of the next portion */
   sl_trace_record *records;
-  size_t nrecords, at;      /* of all; those before `at` have gone */
-  char *bytes;              /* of the last portion */
+  size_t nrecords, at;      /* all records; those before `at` have been sent */
+  char *bytes;              /* the last portion */
 };
 
 static int64_t step_of(const sl_runtime *rt, const sl_trace_record *r) {
   return sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing).step;
 }
 
-/* The step from which on there are no more than `most` records; the last few steps are kept
- * whatever they have. */
+/* Step from which on there are at most `most` records; the last few steps are kept in any case. */
 static int64_t first_kept(const sl_export *e, uint64_t most) {
   enum { FEW = 3 };
   int64_t from = e->head.first_whole, count = SLI_MAX(sl_runtime_steps(e->rt) - from, 0), kept = count;
@@ -68,7 +67,7 @@ static int64_t first_kept(const sl_export *e, uint64_t most) {
   return from + kept;
 }
 
-/* Leaves out all but the newest whole steps. */
+/* Drops all but the newest whole steps. */
 static void thin_out(sl_export *e, uint64_t most) {
   size_t n = 0;
   int64_t from = first_kept(e, most);
@@ -146,7 +145,7 @@ size_t sl_runtime_export(const sl_runtime *rt, void **out) {
   return size;
 }
 
-/* ---- in ----------------------------------------------------------------------------- */
+/* ---- import ------------------------------------------------------------------------- */
 
 static const sli_remote *find_remote(const sl_runtime *rt, int32_t process) {
   const sli_remote *r = sli_runtime_remotes(rt);
@@ -154,8 +153,8 @@ static const sli_remote *find_remote(const sl_runtime *rt, int32_t process) {
   return r;
 }
 
-/* A first portion is always welcome: what it says takes the place of what that process said
- * after an earlier run. */
+/* Checks a portion's sender. A first portion is always accepted: it replaces the process's export
+ * of an earlier run. */
 static sl_status check_sender(const sl_runtime *rt, const head *h) {
   bool other = h->process >= 0 && h->process < sli_runtime_plan(rt)->nprocesses &&
                h->process != sli_runtime_process(rt);
@@ -203,7 +202,7 @@ static void begin_remote(sli_remote *r, const head *h) {
   r->nrecords = 0;
 }
 
-/* Records are in this process's time from here on; what was before its start is at it. */
+/* Keeps records, converted to this process's time; earlier times than its start become 0. */
 static void keep_records(sli_remote *remote, const char *records, size_t n, int64_t shift_ns) {
   if (n) remote->records = sli_realloc(remote->records, remote->nrecords + n, sizeof *remote->records);
   if (n) memcpy(remote->records + remote->nrecords, records, n * sizeof *remote->records);

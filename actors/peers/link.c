@@ -1,11 +1,10 @@
-/* The queue that carries slots between devices: within a process it copies, between
- * processes it hands them to the peers. */
+/* Link queue, which carries slots between devices: within a process it copies, between processes it
+ * gives them to the peers. */
 #include "actors/run/run.h"
 
 #include <stdlib.h>
 
-/* One way to one process. Sends complete in any order, but are asked about in
- * theirs. */
+/* Link to one process. Sends complete in any order, but are polled in their own. */
 typedef struct link_queue {
   const sl_peers *peers;
   sl_status (*copy)(void *to, const void *from, size_t bytes);
@@ -27,7 +26,7 @@ static bool link_launch(void *queue, const sl_program *program, const sl_firing 
   (void)program, (void)now_ns, (void)duration_ns;
   link_queue *q = queue;
   const sl_move *move = firing->move;
-  if (!q->peers) { /* all are one process's */
+  if (!q->peers) { /* both ends are in one process */
     void *const *ends = firing->bases;
     SLI_CHECK(!move->bytes || !q->copy(ends[move->to], ends[0], move->bytes), "a link broke: %s",
               sl_detail());

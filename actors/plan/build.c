@@ -1,5 +1,5 @@
-/* Building plans: records go in, sl_plan_finish derives the rest, checks every
- * invariant and lays the registers out. */
+/* Plan builder: takes records; sl_plan_finish derives the rest, checks every invariant and lays out
+ * the registers. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ sl_plan *sl_plan_create(int microbatches, int pieces) {
   return plan;
 }
 
-/* As its queue's kind does, who also made it ready. */
+/* Releases a program by the queue kind that prepared it. */
 static void release_program(const sl_plan *plan, const sl_actor *a) {
   bool known = a->queue >= 0 && a->queue < plan->nqueues;
   const sl_queue_ops *ops = known ? plan->queues[a->queue].ops : NULL;
@@ -190,8 +190,8 @@ static sl_status derive_ends(sl_plan *plan) {
   return SL_OK;
 }
 
-/* A fixed order fires each actor of its queue as often as a step does; those that do not fire in
- * every step have no place in it. */
+/* Checks that a fixed order fires each actor of its queue as often as a step does. Actors that do
+ * not fire in every step are not part of it. */
 static sl_status check_order(const sl_plan *plan, int32_t queue) {
   const sl_queue *q = &plan->queues[queue];
   int32_t *count = sli_calloc((size_t)plan->nactors, sizeof *count);
@@ -226,7 +226,7 @@ const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
   return memory ? memory : space == SL_SPACE_DISK ? &sl_memory_disk : &sl_memory_host;
 }
 
-/* `sum` and so many slots more; SIZE_MAX: more than can be counted. */
+/* `sum` plus the bytes of `slots` slots; SIZE_MAX: overflow. */
 static size_t add_slots(size_t sum, int slots, size_t stride) {
   size_t bytes;
   bool over = __builtin_mul_overflow((size_t)slots, stride, &bytes) ||
@@ -259,8 +259,8 @@ static void set_paged(const sl_plan *plan, const sl_port *ports, int32_t count, 
   }
 }
 
-/* Which registers disks write and read, who want whole pages: those on disk, and what is copied
- * from and to there. By register whose the memory is; the caller's to free. */
+/* Finds registers that need whole pages: those on disk, and those copied to or from disk. Indexed
+ * by the register that owns the memory; the caller frees the array. */
 static uint8_t *find_paged(const sl_plan *plan) {
   uint8_t *paged = sli_calloc((size_t)plan->nregs + 1, 1);
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -294,14 +294,15 @@ static void place(sl_room *room, sl_register *r, bool paged) {
       add_slots(add_slots(room->reserve_bytes, 1, gap), sli_quota_most(r), r->slot_stride);
 }
 
-/* What lies over another is counted as its own, and as the other's only what that takes beyond it. */
+/* Counts an aliased register under its own purpose; the register below keeps only the bytes beyond
+ * it. */
 static void count_over(sl_plan *plan, const sl_register *r, const sl_register *under) {
   size_t *used = plan->devices[r->device].room[r->space].used_bytes;
   used[under->memory] -= sl_slot_payload(r);
   used[r->memory] += sl_slot_payload(r);
 }
 
-/* Registers one after another, each with its slots side by side. */
+/* Lays out registers one after another, each with its slots in a row. */
 static void lay_out(sl_plan *plan) {
   uint8_t *paged = find_paged(plan);
   start_rooms(plan);
@@ -335,7 +336,7 @@ static int larger_register(const void *a, const void *b, void *regs) {
   return bx < by ? 1 : bx > by ? -1 : *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* What holds most of a device's space, "act.w@0 4 x 1.0 MiB, ...". */
+/* Lists the largest holders of a device's space: "act.w@0 4 x 1.0 MiB, ...". */
 static void name_holders(const sl_plan *plan, int32_t device, sl_space space, char *text,
                          size_t size) {
   int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
@@ -355,7 +356,7 @@ static void name_holders(const sl_plan *plan, int32_t device, sl_space space, ch
   free(order);
 }
 
-/* Sizes are counted in 64 bits. */
+/* Checks that sizes fit in 64 bits. */
 static sl_status check_sizes(const sl_plan *plan) {
   for (int32_t d = 0; d < plan->ndevices; d++)
     for (int s = 0; s < SL_SPACE_COUNT; s++) {
@@ -368,7 +369,7 @@ static sl_status check_sizes(const sl_plan *plan) {
   return SL_OK;
 }
 
-/* Two sizes, with all their digits where they would look alike. */
+/* Formats two sizes, with all digits if they would otherwise look the same. */
 static void format_both(char need[48], char have[48], size_t needed, size_t budget) {
   sli_format_bytes(need, (double)needed);
   sli_format_bytes(have, (double)budget);

@@ -78,7 +78,7 @@ int32_t sli_flow_answers(const sli_flow *flow, int32_t reg, int64_t key);
 
 sli_level sli_flow_level(const sli_flow *flow, const sli_flow_state *at, int32_t pool);
 
-/* What a port lacks for the actor's next firing. */
+/* Missing input, slot or pool credit of a port for the actor's next firing. */
 typedef struct sli_lack {
   enum { SLI_LACKS_NOTHING, SLI_LACKS_INPUT, SLI_LACKS_SLOT, SLI_LACKS_POOL } what;
   int64_t key;

@@ -1,13 +1,13 @@
-/* The plan's hash: of its fields, so that two plans with one hash run the same actors on the
- * same slots, with the same settings, and give the same results.
+/* The plan's hash, of its fields: two plans with one hash run the same actors on the same slots,
+ * with the same settings, and give the same results.
  *
- * Each field goes in as a word or as text with its length, in one order, and each table with
- * the number of its rows. A step of the hash is a bijection of what was there for a given
- * word, and of the word for what was there: plans that differ in one word differ in their
- * hash, those that differ in more do so but for one chance in 2^64.
+ * Each field is hashed as a word, or as text with its length, in a fixed order, and each table with
+ * its number of rows. A step of the hash is a bijection of the state for a given word, and of the
+ * word for a given state. Plans that differ in one word therefore have different hashes; those that
+ * differ in more collide with probability 2^-64.
  *
- * Left out are what a process may have for itself (threads, budgets, which GPU) and what
- * sl_plan_finish derives from the rest. What attrs.user points to is the row's to hash. */
+ * The hash leaves out settings private to a process (threads, budgets, which GPU) and fields that
+ * sl_plan_finish derives. Ops hash the records that attrs.user points to. */
 #include "actors/plan/plan.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static void text(uint64_t *h, const char *value) {
 
 /* ---- programs ------------------------------------------------------------------------ */
 
-/* Settings that came later: what has none of them keeps the hash it had. */
+/* Settings added later: a plan without them keeps its hash. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
        IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
        URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS, BASES = 100, EXPERT };
@@ -37,7 +37,7 @@ static void setting(uint64_t *h, int which, uint64_t value) {
   word(h, value);
 }
 
-/* Which extents they have, as far as any has one. */
+/* Hashes extent numbers, if there are any. */
 static void hash_extents(uint64_t *h, int which, int count, const int16_t *extents) {
   for (int i = 0; extents && i < count; i++)
     setting(h, which, (uint64_t)(extents[i] + 1) << 32 | (uint64_t)(extents[i] + 1 ? i : 0));

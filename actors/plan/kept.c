@@ -1,5 +1,5 @@
-/* What calls keep from firing to firing (sl_op.keeps): once on each device, however many calls
- * share it. */
+/* State that calls keep between firings (sl_op.keeps): once per device, for all calls that share
+ * it. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>

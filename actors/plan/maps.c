@@ -1,4 +1,5 @@
-/* What follows from key maps: where they begin, how far they stray, what may be ready at once. */
+/* Properties of key maps: their first keys, their displacement, and how many keys may be ready at
+ * once. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps) {
   return sli_map_first(&plan->maps[out->map], fired) - r->initial;
 }
 
-/* How far a map's keys stray from a straight line, in keys. */
+/* Largest deviation of a map's keys from a straight line, in keys. */
 static int64_t displacement(const sl_map *map) {
   int64_t most = 0, period = map->period;
   for (int64_t i = 0; i < period; i++) {
@@ -50,7 +51,7 @@ uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in) {
   return size;
 }
 
-/* Does one period take every key of its stride, from the smallest on, once? */
+/* True if one period takes every key of its stride once, from the smallest on. */
 static bool covers(const sl_map *map, int64_t first) {
   if (map->stride < 1 || map->stride > map->period) return false;
   bool *taken = sli_calloc((size_t)map->stride, sizeof *taken);

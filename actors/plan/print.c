@@ -26,7 +26,7 @@ static void print_map(const sl_plan *plan, int32_t map, FILE *out) {
   for (uint32_t i = 0; i < m->period; i++) {
     const sl_map_entry *e = &m->entries[i];
     if (i >= 8 && i + 2 < m->period && e->offset == e[-1].offset && e->flags == e[-1].flags)
-      continue; /* the middle of a long span */
+      continue; /* omits the middle of a long span */
     fprintf(out, " %u:%d%s%s%s", i, e->offset, e->flags & SL_FIRST ? "f" : "",
             e->flags & SL_LAST ? "l" : "", e->flags & SL_SKIP ? "-" : "");
   }
@@ -76,7 +76,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
           plan->nregs);
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
-    /* How many threads a device has is its own process's affair. */
+    /* Threads of a device are a private setting of its process. */
     bool alone = plan->nprocesses == 1;
     fprintf(out, "device %s kind %s %s %d", d->name, d->kind, alone ? "threads" : "process",
             alone ? d->threads : d->process);

@@ -1,6 +1,6 @@
-/* Mending a plan that gets stuck: every actor that waits for a free slot names a quota that may
- * be too small; each of them is tried larger, alone, and the smallest change that lets the
- * rehearsal finish is what the error recommends. */
+/* Advice for a plan that gets stuck. Every actor that waits for a free slot names a quota that may
+ * be too small. Each of these is enlarged alone, and the error recommends the smallest change with
+ * which the simulation (rehearsal) finishes. */
 #include "actors/prove/advise.h"
 
 #include "actors/plan/plan.h"
@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One knob: the registers of a name that one stage writes, or that any stage
- * does, or a pool. */
+/* A quota setting: of a name's registers written by one stage, or by any stage, or of a pool. */
 typedef struct knob {
   const char *name;
   int32_t stage, pool, slots;
@@ -39,7 +38,7 @@ static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
   return good;
 }
 
-/* The least number of slots with which the plan finishes, or 0. */
+/* Smallest number of slots with which the plan finishes, or 0. */
 static int32_t least_slots(const sl_plan *plan, const knob *k) {
   int32_t most = 2 * plan->microbatches * plan->pieces + 2, low = k->slots, high = k->slots;
   do high = SLI_MIN(2 * high, most);
@@ -60,8 +59,8 @@ static bool known(const knob *knobs, int count, const knob *k) {
   return false;
 }
 
-/* The knob that would have given an output its slot; false: it does not lack one. A pool's only
- * where the actor lacks nothing else. */
+/* Finds the quota setting that would have given an output its slot; false: it does not lack one. A
+ * pool counts only if the actor lacks nothing else. */
 static bool missed_knob(const sli_rehearsal *r, const sli_flow *flow, const sli_flow_state *at,
                         int32_t actor, int32_t port, knob *out) {
   const sl_plan *plan = &r->plan;
@@ -73,7 +72,7 @@ static bool missed_knob(const sli_rehearsal *r, const sli_flow *flow, const sli_
   return sli_flow_lack(flow, at, actor).what == SLI_LACKS_POOL;
 }
 
-/* The fewest slots that a register of this name has. */
+/* Smallest quota of a register with this name. */
 static int32_t fewest_slots(const sl_plan *plan, const char *name) {
   int32_t fewest = INT32_MAX;
   for (int32_t i = 0; i < plan->nregs; i++)
@@ -87,7 +86,8 @@ static knob widened(const sl_plan *plan, knob k) {
   return k;
 }
 
-/* The knobs of the slots that actors of a stuck rehearsal wait for: stage by stage, or of all stages at once. */
+/* Collects the quota settings that actors of a stuck simulation wait for: stage by stage, or for
+ * all stages at once. */
 static int waiting_knobs(const sli_rehearsal *r, bool everywhere, knob *knobs, int most) {
   const sl_plan *plan = &r->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
@@ -107,7 +107,8 @@ static int waiting_knobs(const sli_rehearsal *r, bool everywhere, knob *knobs, i
   return count;
 }
 
-/* The knob that needs the fewest slots more. Returns how many, 0: none helps. */
+/* Chooses the setting that needs the fewest additional slots. Returns that number, 0: none
+ * helps. */
 static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob *best) {
   int32_t least = 0;
   for (int i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-/* Fixing an order: the one in which passes start on the virtual clock, where nothing takes time
- * to get from device to device. */
+/* Fixed order: that in which passes start on the virtual clock, if transfers between devices take
+ * no time. */
 #include "actors/plan/plan.h"
 #include "actors/prove/prove.h"
 
@@ -18,7 +18,7 @@ static int32_t queue_firings(const sl_plan *plan, int32_t queue) {
   return sum;
 }
 
-/* The queue's firings of step 1, in order of start. */
+/* Keeps the queue's firings of step 1, in order of start. */
 static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *records, size_t n) {
   sl_queue *q = &plan->queues[queue];
   int32_t *order = sl_plan_alloc(plan, (size_t)queue_firings(plan, queue) * sizeof *order);
@@ -31,8 +31,8 @@ static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *reco
   q->order = order;
 }
 
-/* Exchanges beside passes take no time; those in line with them take some, so that none starts when
- * another does. */
+/* Sets durations. Exchanges that overlap passes take no time; those inline take a minimum, so that
+ * no two start at once. */
 static void set_seconds(const sl_plan *plan, int32_t actor, const double *given, sl_actor *to) {
   const double least = 2e-9;
   bool in_line = has_passes(plan, plan->actors[actor].queue);
@@ -49,7 +49,8 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;
     r.plan.queues[i].norder = 0;
-    if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9; /* behind what links bring */
+    /* after the data that links bring */
+    if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9;
   }
   sl_status status = sli_rehearse(&r, 3, true);
   sl_trace_record *records = NULL;

@@ -1,4 +1,4 @@
-/* Prediction: the figures of a rehearsal whose firings take their time. */
+/* Prediction: statistics of a simulation (rehearsal) with modelled durations. */
 #include "actors/prove/prove.h"
 
 sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_figures *out) {

@@ -1,8 +1,8 @@
 /* Proof: the runtime itself on the virtual clock.
  *
- * A rehearsal is a copy of the plan whose queues touch no data. If it fires
- * everything, so does the plan, whatever the timing. If it gets stuck, the error says who waits
- * for whom, and what would mend it. */
+ * A simulation (rehearsal) is a copy of the plan whose queues touch no data. If it fires
+ * everything, so does the plan, whatever the timing. If it gets stuck, the error names the waiting
+ * actors and the quota change that would help. */
 #include "actors/prove/prove.h"
 
 #include "actors/plan/plan.h"

@@ -1,17 +1,16 @@
-/* Changing quotas while a run goes on: proved here, then applied by the runtime.
+/* Changing quotas during a run: proved here, then applied by the runtime.
  *
- * The new numbers are proved first, on a copy of the plan. Is that enough, in
- * the middle of a run? Around every cycle of actors the number of tokens, data
- * and free slots together, is what it was at the start, plus the credits added
- * and minus those retired. So once the change is through, every cycle holds as
- * many as it would had the run begun with the new quotas, and of those it is
- * known that they keep every cycle going. */
+ * The new quotas are proved on a copy of the plan from its start. This is enough in the middle of a
+ * run as well. Around every cycle of actors the number of tokens, data and free slots together, is
+ * constant, apart from credits added and retired. After the change every cycle therefore holds as
+ * many as if the run had begun with the new quotas, and the proof shows that these keep every cycle
+ * going. */
 #include "actors/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The plan with the quotas last asked for and these changes. */
+/* Proves the plan with the quotas last requested and these changes. */
 static sl_status prove_change(const sl_runtime *rt, int n, const sl_quota_change *changes) {
   sl_plan copy = *sli_runtime_plan(rt);
   const sl_register *regs = copy.regs;

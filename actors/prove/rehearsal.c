@@ -1,4 +1,4 @@
-/* Running a copy of a plan on the virtual clock. */
+/* Simulation: runs a copy of a plan on the virtual clock. */
 #include "actors/prove/prove.h"
 
 #include "actors/plan/plan.h"
@@ -47,17 +47,17 @@ sl_status sli_rehearse(sli_rehearsal *r, int64_t steps, bool keep_trace) {
   return status ? status : sl_runtime_run(r->rt, steps);
 }
 
-/* ---- for a proof --------------------------------------------------------------------- */
+/* ---- proofs -------------------------------------------------------------------------- */
 
-/* Steps after which a plan is back in a state it has been in. */
+/* Number of steps after which a plan repeats a state. */
 static int64_t steps_to_repeat(const sl_plan *plan) {
   int32_t most = 0;
   for (int32_t i = 0; i < plan->nregs; i++) most = SLI_MAX(most, plan->regs[i].initial);
   return 2 + (most > 1);
 }
 
-/* Is who takes and gives back a pool's slots settled before the run? It is where one
- * queue with a fixed order runs all actors that do. */
+/* True if the order in which a pool's slots are taken and freed is fixed before the run: one queue
+ * with a fixed order runs all actors that do. */
 static bool is_settled(const sl_plan *plan, int32_t pool) {
   int32_t queue = SL_NONE;
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -72,10 +72,10 @@ static bool is_settled(const sl_plan *plan, int32_t pool) {
   return true;
 }
 
-/* What pools lend beyond what they keep depends on who asks first, unless that is
- * settled, so a proof must do without. That is enough: the firings it made can be
- * made in any run that has come to a halt, one after another, since none needs more
- * slots of a register than are kept for it. */
+/* Makes pools lend nothing beyond reserved slots, unless their order is settled: such loans depend
+ * on who asks first. A proof without them is enough. Its firings can be made in any run that has
+ * come to a halt, one after another, since none needs more slots of a register than are reserved
+ * for it. */
 static void lend_nothing(sli_rehearsal *r) {
   for (int32_t i = 0; i < r->plan.npools; i++) {
     if (is_settled(&r->plan, i)) continue;
@@ -86,15 +86,14 @@ static void lend_nothing(sli_rehearsal *r) {
   }
 }
 
-/* As far as numbers go. */
+/* Common multiple, limited to INT64_MAX / 4. */
 static int64_t common_multiple(int64_t a, int64_t b) {
   int64_t all;
   return __builtin_mul_overflow(a / sli_common_divisor(a, b), b, &all) || all > INT64_MAX / 4 ? INT64_MAX / 4 : all;
 }
 
-/* The step in which all actors fire that sit others out. A rehearsal that begins
- * there has tried both kinds of step, and as each leaves the plan in the state
- * it found, any row of them finishes. */
+/* Step in which all actors fire that skip steps. A simulation that begins there tries both kinds of
+ * step. Each leaves the plan in the state it found, so any sequence of them finishes. */
 static int64_t fullest_step(const sl_plan *plan) {
   int64_t period = 1;
   for (int32_t i = 0; i < plan->nactors; i++)

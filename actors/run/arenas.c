@@ -1,13 +1,12 @@
-/* The memory of a runtime: an arena for each space of each device, and slots as the
- * host reads and writes them between runs. */
+/* Memory of a runtime: an arena for each space of each device, and host access to slots between
+ * runs. */
 #include "actors/run/poison.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Is some memory nearer to a core than other memory? Unless the system says that all of it is one
- * node's. */
+/* True if there are several NUMA nodes, or the system does not tell. */
 static bool has_near_memory(void) {
   char nodes[64] = "?";
   FILE *file = fopen("/sys/devices/system/node/has_memory", "re");
@@ -16,9 +15,9 @@ static bool has_near_memory(void) {
   return strspn(nodes, "0123456789\n") != strlen(nodes);
 }
 
-/* Slots that are filled from outside before the run would else lie near whoever
- * fills them: the system clears a page for who touches it first, and puts it near. All
- * others are left to the device's own threads and the first step. */
+/* Touches initial slots, so that the system places them near the device: it clears a page for the
+ * thread that touches it first, and places it near that thread. These slots are filled from outside
+ * before the run. All others are left to the device's own threads and the first step. */
 static void touch_initial(const sl_runtime *rt, int32_t device, sl_space space, char *arena) {
   for (int32_t i = 0; i < rt->plan->nregs; i++) {
     const sl_register *r = &rt->plan->regs[i];
@@ -28,8 +27,8 @@ static void touch_initial(const sl_runtime *rt, int32_t device, sl_space space, 
   }
 }
 
-/* Names the parts that will be used, in stretches that are as long as can be: between them lie
- * the slots that registers may only be given while the run goes on. */
+/* Announces the parts that will be used, in ranges as long as possible. Between them are slots that
+ * registers may get only during a run. */
 static void use_planned(const sl_runtime *rt, int32_t device, sl_space space, char *arena) {
   const sl_room *room = &rt->plan->devices[device].room[space];
   void (*use)(void *, size_t) = sli_room_memory(&rt->plan->devices[device], space)->use;
@@ -77,9 +76,9 @@ sl_status sli_arenas_create(sl_runtime *rt, const worker *w) {
 
 static bool is_done_at_launch(const queue *q) { return q->ops->works || q->ops->blocks; }
 
-/* Free slots of a register in the host's memory hold poison, where they are no other's as well and
- * nobody gives one up before it has been read; and the sanitizer is told of them, where threads of this process
- * alone read and write them. */
+/* Sets up poison for a register's free host slots, if nothing else uses their memory and no reader
+ * releases a slot before it has been read. Also sets up the address sanitizer, if only threads of
+ * this process access the slots. */
 static void watch_memory(sl_runtime *rt, int32_t i) {
   reg *r = &rt->regs[i];
   contents *c = &r->contents;

@@ -1,11 +1,11 @@
-/* What a runtime answers: reading its state, from outside of its workers. */
+/* Queries of a runtime: reading its state from outside its workers. */
 #include "actors/run/run.h"
 #include "actors/run/poison.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what it runs, and how far it is ------------------------------------------------ */
+/* ---- the plan and its progress ----------------------------------------------------- */
 
 const sl_plan *sli_runtime_plan(const sl_runtime *rt) { return rt->plan; }
 int sli_runtime_process(const sl_runtime *rt) { return rt->options.process; }
@@ -58,7 +58,7 @@ sli_queue_state sli_runtime_queue(const sl_runtime *rt, int32_t id) {
       .woke_ns = atomic_load_explicit(&w->progress.woke_ns, memory_order_relaxed)};
 }
 
-/* ---- what its workers recorded -------------------------------------------------------- */
+/* ---- trace records -------------------------------------------------------------------- */
 
 int32_t sli_runtime_workers(const sl_runtime *rt) { return rt->nworkers; }
 
@@ -145,8 +145,9 @@ bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg) {
   return sli_runtime_has_register(rt, reg) && rt->regs[reg].nfar;
 }
 
-/* Its last readers have told another process by the carrier that it is free, and the data shows
- * that this was heard there: what they did with the slot is over. */
+/* The slot may be written: its last readers have told another process, through the carrier, that it
+ * is free, and the arrival of data shows that the message was received. Their use of the slot is
+ * over. */
 void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot) {
   return slot_address(&rt->regs[reg], slot);
 }

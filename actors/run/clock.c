@@ -10,8 +10,8 @@ static bool invariant_tsc(void) {
   return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8));
 }
 
-/* Ticks and system time read together: the pair with the shortest gap of
- * several, so that an interrupt in between does not count. */
+/* Reads ticks and system time together: of several pairs the one with the shortest gap, so that an
+ * interrupt in between does not count. */
 static void read_pair(uint64_t *ticks, uint64_t *ns) {
   *ticks = *ns = 0;
   uint64_t best = UINT64_MAX;

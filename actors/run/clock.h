@@ -1,5 +1,5 @@
-/* Nanoseconds, cheaply. On x86 with an invariant time-stamp counter a reading
- * is one instruction and a multiplication; elsewhere it is clock_gettime. */
+/* Cheap nanosecond clock. On x86 with an invariant time-stamp counter a reading is one instruction
+ * and a multiplication; elsewhere it is clock_gettime. */
 #ifndef SLUICE_ACTORS_CLOCK_H
 #define SLUICE_ACTORS_CLOCK_H
 
@@ -11,14 +11,14 @@ typedef struct sli_clock {
   uint64_t base_ns;         /* CLOCK_MONOTONIC at base_ticks */
 } sli_clock;
 
-/* Takes about a millisecond the first time (compares the counter with the
- * system's clock). Any thread. */
+/* Calibrates the clock. Takes about a millisecond the first time, to compare the counter with the
+ * system's clock. Any thread. */
 void sli_clock_init(sli_clock *clock);
 
-/* Is a reading one instruction? */
+/* True if a reading is one instruction. */
 static inline bool sli_clock_is_fast(const sli_clock *clock) { return clock->ns_per_tick_q32 != 0; }
 
-/* Nanoseconds since init, by a clock that is fast. */
+/* Nanoseconds since init, for a clock that is fast. */
 static inline uint64_t sli_clock_now_fast(const sli_clock *clock) {
 #if defined(__x86_64__)
   return (uint64_t)(((unsigned __int128)(__builtin_ia32_rdtsc() - clock->base_ticks) *

@@ -1,4 +1,4 @@
-/* Stopping, holding, ending and failing a run: what users call, on top of the gate. */
+/* Stopping, holding, ending and failing a run: the public functions, on top of the gate. */
 #include "actors/run/state.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@ static void wake_all(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->nworkers; i++) sli_worker_wake(&rt->workers[i]);
 }
 
-/* With peers it is only a wish: all processes have to end with the same step. */
+/* With peers a stop is only a request: all processes must end with the same step. */
 void sl_runtime_stop(sl_runtime *rt) {
   if (rt->options.peers) {
     atomic_store(&rt->wants_stop, true);
@@ -30,7 +30,7 @@ void sl_runtime_end_at(sl_runtime *rt, int64_t steps) {
 
 int64_t sl_runtime_begun(const sl_runtime *rt) { return gate_look(&rt->gate).begun; }
 
-/* The first failure is the one that counts. */
+/* Keeps the first failure; later ones are ignored. */
 static void keep_failure(failure *f, sl_status status, const char *detail) {
   int none = NO_FAILURE;
   if (!atomic_compare_exchange_strong(&f->state, &none, FAILURE_IN_WRITING)) return;

@@ -1,29 +1,27 @@
 /* The event loop.
  *
- * A worker drives one or more queues. It repeats four moves until every actor
- * it owns has fired its share: take in messages, retire completed firings,
- * start firings, sleep. All of Sluice's flow control is in two numbers per
- * actor, kept up to date by messages: an actor may fire when `missing` is 0,
- * that is when each input port's next key is ready and each output port has a
- * free slot. A firing takes its slots, runs its program, and then walks every
- * port one step along its key map: an input that is done with its slot says
- * `free` to the producer, an output that has completed one says `ready` to the
- * consumers. Ports on the same worker are told directly, without atomics;
- * others through their worker's mailbox.
+ * A worker drives one or more queues. It repeats four moves until every actor it owns has fired its
+ * share: take in messages, retire completed firings, start firings, sleep. All of Sluice's flow
+ * control is in two numbers per actor, kept up to date by messages: an actor may fire when
+ * `missing` is 0, that is when each input port's next key is ready and each output port has a free
+ * slot. A firing takes its slots, runs its program, and then moves every port one step along its
+ * key map. An input that is done with its slot sends `free` to the producer; an output that has
+ * completed one sends `ready` to the consumers. Ports on the same worker are notified directly,
+ * without atomics; others through their worker's mailbox.
  *
- * It is one translation unit, made of parts that each have their idea on top:
+ * The loop is one translation unit, composed of headers that each explain their part:
  *
  *   ready.h    which actors can fire, in which order
- *   slots.h    slots, and what is counted with them
+ *   slots.h    slots, and accounts that change with them
  *   fence.h    queues that wait for each other on the device
- *   tell.h     who hears of a slot, and when
- *   advance.h  ports walk on, steps begin
- *   extent.h   how many rows of a slot are valid
+ *   tell.h     who is notified of a slot, and when
+ *   advance.h  ports advance, steps begin
+ *   extent.h   valid lengths of slots
  *   fire.h     launches and records
- *   timer.h    firings under way
+ *   timer.h    firings in flight
  *   retire.h   completions
- *   policy.h   which of those that could fire may
- *   sleep.h    nothing to do */
+ *   policy.h   which ready actors may fire
+ *   sleep.h    idle workers */
 #include "actors/run/policy.h"
 #include "actors/run/retire.h"
 #include "actors/run/sleep.h"
@@ -40,14 +38,14 @@ void sli_actor_start(worker *w, actor *a) {
   if (--a->missing == 0) make_runnable(w, a);
 }
 
-/* Starts the best firing of the queue whose turn it is. The queue stays listed
- * meanwhile, so that what the firing makes runnable there need not list it; it
- * leaves the ring when it has no more to start, or takes no more. */
+/* Starts the best firing of the queue whose turn it is. The queue stays listed meanwhile, so a
+ * firing that makes actors of this queue runnable need not list it. It leaves the ring when it has
+ * no more to start, or is full. */
 static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
   queue *q = w->last->next;
   launched how = AT_ONCE;
   if (!plain && UNLIKELY(q->look_ahead_ns) && !q->passed) {
-    q->passed = true; /* others go first: what they start is what there is to see */
+    q->passed = true; /* others go first: this queue looks ahead at what they start */
     w->last = q;
     return how;
   }
@@ -59,13 +57,13 @@ static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
       return how;
     }
   }
-  q->listed = how == AND_FULL; /* a full one is listed when a firing retires */
+  q->listed = how == AND_FULL; /* a full queue is listed when a firing retires */
   if (q == w->last) w->last = NULL;
   else w->last->next = q->next;
   return how;
 }
 
-/* All that can start, where nothing is unusual: a loop of its own, which keeps the worker in a
+/* Starts all it can while nothing is unusual. A loop of its own, which keeps the worker in a
  * register. */
 static NOINLINE void start_plain(worker *w) {
   while (LIKELY(w->last)) {
@@ -74,7 +72,7 @@ static NOINLINE void start_plain(worker *w) {
   }
 }
 
-/* When the first of those that are polled wants to be. */
+/* Earliest time at which a polled queue asks to be polled. */
 static uint64_t first_asked(const awaited *a) {
   uint64_t first = UINT64_MAX;
   for (int32_t i = 0; i < a->npolled; i++) {
@@ -84,7 +82,7 @@ static uint64_t first_asked(const awaited *a) {
   return first;
 }
 
-/* The virtual clock jumps to the next completion, or to where one is asked for. False: there is none. */
+/* Advances the virtual clock to the next completion or poll. False: there is none. */
 static bool jump(worker *w) {
   uint64_t due = SLI_MIN(first_due(&w->awaited.timers), first_asked(&w->awaited));
   if (due == UINT64_MAX) return false;
@@ -101,7 +99,7 @@ static void open_gates(worker *w) {
   }
 }
 
-/* A run that was held goes on to its end: more steps may begin. */
+/* Asks the gate again after a held run goes on to its end: more steps may begin. */
 static bool look_at_gates(worker *w) {
   uint32_t now = atomic_load_explicit(&w->rt->gate.reopened, memory_order_acquire);
   if (LIKELY(now == w->reopened)) return false;
@@ -127,8 +125,8 @@ void sli_worker_run(worker *w) {
     if (UNLIKELY(look_at_gates(w))) continue;
     if (finished(w)) break;
     if (w->real) wait_for_news(w);
-    else if (!jump(w)) break; /* stuck: the caller sees what has not fired */
+    else if (!jump(w)) break; /* stuck: the caller sees which actors have not fired */
   }
-  if (w->peers) drain(w); /* what others did last, other processes are to hear */
+  if (w->peers) drain(w); /* sends the last messages to other processes */
   atomic_store_explicit(&w->progress.current, SL_NONE, memory_order_relaxed);
 }

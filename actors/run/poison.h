@@ -1,4 +1,4 @@
-/* Poison: what lies where nothing valid does, for those who look for faults. */
+/* Poison: contents of memory without valid data, to find faults. */
 #ifndef SLUICE_ACTORS_POISON_H
 #define SLUICE_ACTORS_POISON_H
 
@@ -11,7 +11,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
 #endif
 
-/* Signalling NaN as bf16 and as f32; as an id larger than any. */
+/* Signalling NaN as bf16 and as f32; as an id larger than any valid one. */
 enum { SLI_POISON = 0x7fa1 };
 
 static inline void poison(void *memory, size_t bytes) {
@@ -19,7 +19,7 @@ static inline void poison(void *memory, size_t bytes) {
   for (size_t i = 0; i < bytes / sizeof *words; i++) words[i] = SLI_POISON;
 }
 
-/* A slot that is free: poison, and nobody may read it. */
+/* Poisons a free slot and forbids reading it. */
 static inline void close_slot(const reg *r, int32_t slot) {
   if (r->contents.poison) poison(slot_address(r, slot), r->contents.poison);
   if (r->contents.closed) ASAN_POISON_MEMORY_REGION(slot_address(r, slot), r->stride);

@@ -1,9 +1,9 @@
-/* Policy: which of the actors that could fire may.
+/* Policy: which of the runnable actors may fire.
  *
- * On most queues all of them, and the first in order goes. A selective queue asks about each: a
- * pool may have no slot for it, weight gradients may be held back for idle times, the order of
- * the passes may be fixed, or something better about to come. What is kept back says why, for
- * the record. */
+ * On most queues all may, and the first in order goes. A selective queue checks each one. A pool
+ * may have no slot for it, weight gradients may be held back for idle times, the order of passes
+ * may be fixed, or a better firing may be about to come. An actor held back has the reason recorded
+ * as its cause. */
 #ifndef SLUICE_ACTORS_POLICY_H
 #define SLUICE_ACTORS_POLICY_H
 
@@ -11,9 +11,9 @@
 
 #include "actors/run/tell.h"
 
-/* Lazy W: weight gradients are put off into the time that nothing else can use.
- * At most `watermark` of them, only while the step has input gradients left to
- * compute here, and never one whose slots somebody waits for. */
+/* Lazy W: weight gradients are postponed into otherwise idle time. At most `watermark` of them,
+ * only while the step has input gradients left to compute here, and never one whose slots a
+ * producer waits for. */
 static bool is_held_back(const actor *a) {
   const actor *b = a->lazy.backward;
   if (!b || b->step > a->step || b->fired - a->fired > a->queue->plan->watermark) return false;
@@ -24,8 +24,8 @@ static bool is_held_back(const actor *a) {
   return true;
 }
 
-/* Will this input be ready within the queue's look-ahead? Known where the firing
- * that makes it is under way on the same worker and says when it will end. */
+/* True if this input will be ready within the queue's look-ahead. Known if the firing that makes it
+ * is in flight on the same worker with a known end. */
 static bool is_near(const worker *w, const queue *q, const in_port *p) {
   const out_port *from = p->reg->producer;
   if (!from || from->actor->queue->worker != w) return false;
@@ -39,7 +39,7 @@ static bool is_near(const worker *w, const queue *q, const in_port *p) {
   return false;
 }
 
-/* Is an actor that goes before `a` about to become able to fire? */
+/* True if an actor that goes before `a` is about to become ready. */
 static bool better_is_near(const worker *w, const queue *q, const actor *a) {
   for (int32_t i = 0; i < q->nactors; i++) {
     const actor *b = q->actors[i];
@@ -56,26 +56,26 @@ static int32_t pooled_register(const actor *a) {
   return 0;
 }
 
-/* Does the queue's policy want something else first? A fixed order is all of it, and what has no
- * place in it goes when it can. */
+/* True if the queue's policy wants another firing first. A fixed order decides alone; actors
+ * outside it go when they can. */
 static bool is_untimely(const worker *w, const queue *q, const actor *a) {
   if (q->plan->order) return a->ordered && q->plan->order[q->in_order] != a->id;
   return is_held_back(a) || (q->look_ahead_ns && better_is_near(w, q, a));
 }
 
-/* Why an actor that could fire may not: the cause to record, or SL_WAIT_NONE. */
+/* Reason why a runnable actor may not fire: the cause to record, or SL_WAIT_NONE. */
 static int32_t refusal(const worker *w, const queue *q, const actor *a) {
   if (is_untimely(w, q, a)) return SL_WAIT_POLICY;
   return pools_admit(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
 }
 
-/* From here on it is this that keeps an actor which could fire. */
+/* Records that from here on policy holds back a runnable actor. */
 static void keep_back(const worker *w, actor *a, int32_t cause) {
   a->cause = cause;
   a->since_ns = w->now_ns + 1;
 }
 
-/* Puts a runnable actor last. */
+/* Moves a runnable actor to the end, to be fired next. */
 static void bring(queue *q, actor **at) {
   actor *a = *at;
   if (a->ordered && ++q->in_order == q->plan->norder) q->in_order = 0;
@@ -84,7 +84,8 @@ static void bring(queue *q, actor **at) {
   if (a->borrows) borrow(a);
 }
 
-/* Does a runnable actor lack a slot that others have too? Then it is runnable no more. */
+/* Parks a runnable actor that lacks a shared slot; it is then no longer runnable. False: it lacks
+ * none. */
 static bool is_parked(worker *w, queue *q, actor **at) {
   actor *a = *at;
   out_port *p = a->borrows ? find_empty_bank(a) : NULL;
@@ -94,11 +95,11 @@ static bool is_parked(worker *w, queue *q, actor **at) {
   return true;
 }
 
-/* Puts the best actor last on a queue where not every one that could fire may:
- * a pool can be empty, weight gradients can be held back, an order be fixed, or
- * something better about to come. To launch what still waits on the device is to decide
- * early: it goes after all that does not wait, and only if what it waits for is next on
- * its own queue; else the queue looks again soon. */
+/* Brings the best allowed actor to the end of a selective queue. A pool can be empty, weight
+ * gradients can be held back, an order be fixed, or a better firing be about to come. An actor that
+ * still waits on the device is launched only after all that do not, because its launch fixes the
+ * order early. What it waits for must also be next on its own queue; else the queue looks again
+ * soon. */
 static NOINLINE bool bring_allowed(worker *w, queue *q) {
   actor **next = NULL;
   for (actor **at = q->top; at-- > q->runnable;) {

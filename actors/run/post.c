@@ -1,4 +1,4 @@
-/* Messages to workers from who is none of them. */
+/* Messages to workers from other threads. */
 #include "actors/run/run.h"
 #include "actors/run/state.h"
 
@@ -6,7 +6,7 @@ void sli_post(worker *to, const sli_message *m) {
   if (sli_mailbox_push(&to->mailbox, m, &to->sleeping)) sli_worker_wake(to);
 }
 
-/* The carrier's own are told right there. */
+/* Passes a message to a worker; the carrier takes its own at once. */
 static void pass_on(const sl_runtime *rt, worker *to, const sli_message *m, bool on_carrier) {
   if (on_carrier && to == rt->carrier) sli_worker_take(to, m);
   else sli_post(to, m);

@@ -1,4 +1,4 @@
-/* Changing quotas while a run goes on: a credit is added or retired, and nothing else changes.
+/* Changing quotas during a run: a credit is added or retired, and nothing else changes.
  * actors/prove/quota.c proves the plan with the new quotas first. */
 #include "actors/run/state.h"
 
@@ -21,9 +21,9 @@ void sli_runtime_post_quotas(sl_runtime *rt, int n, const sl_quota_change *chang
   for (int i = 0; i < n; i++) {
     reg *r = &rt->regs[changes[i].reg];
     rt->quotas[r->id] = changes[i].slots;
-    if (r->worker->process >= 0) continue; /* its own process is told too */
+    if (r->worker->process >= 0) continue; /* its own process gets a message too */
     atomic_store(&r->resize.wanted, changes[i].slots);
-    if (atomic_exchange(&r->resize.asked, true)) continue; /* the one under way takes it along */
+    if (atomic_exchange(&r->resize.asked, true)) continue; /* the message in flight covers it */
     sli_message m = {.reg = r->id, .kind = SLI_QUOTA};
     sli_post(r->worker, &m);
   }

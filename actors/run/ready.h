@@ -1,10 +1,10 @@
-/* Which actors can fire.
+/* Runnable actors: which can fire, and in which order.
  *
- * An actor counts what it lacks: `missing` is the number of its ports that are not satisfied,
- * plus one while its next step has not begun. Whatever satisfies one of them takes one off; at 0
- * the actor joins the runnable ones of its queue, which are kept in order, and the queue joins
- * the ring of those with something to start. The order is by class order, rank and tick: plain
- * numbers that are known when an actor becomes able to fire. */
+ * An actor counts what it lacks: `missing` is the number of its ports that are not satisfied, plus
+ * one while its next step has not begun. Each event that satisfies one decrements it. At 0 the
+ * actor joins the runnable actors of its queue, which are sorted, and the queue joins the ring of
+ * queues with firings to start. The order is by class order, rank and tick: plain numbers that are
+ * known when an actor becomes ready. */
 #ifndef SLUICE_ACTORS_READY_H
 #define SLUICE_ACTORS_READY_H
 
@@ -17,8 +17,8 @@
 #define NOINLINE __attribute__((noinline))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* Before it looks at a clock or a mailbox again: with more workers than cores another may have its
- * core meanwhile. */
+/* Pauses before another look at a clock or a mailbox. With more workers than cores another worker
+ * may use the core meanwhile. */
 static inline void pause_worker(const sl_runtime *rt) {
   if (rt->oversubscribed) sched_yield();
   else __builtin_ia32_pause();
@@ -30,8 +30,8 @@ static inline void walk_next(walk *at) {
   at->now = s->next;
 }
 
-/* The queues with something to start are a ring; the turn is of the one after
- * the last. */
+/* Adds a queue to the ring of queues with firings to start; the one after `last` has the next
+ * turn. */
 static inline void list_queue(worker *w, queue *q) {
   if (q->listed) return;
   q->listed = true;
@@ -44,12 +44,12 @@ static inline void list_queue(worker *w, queue *q) {
   w->last = q;
 }
 
-/* How long the next firing takes, where that goes by tick. */
+/* Looks up the duration of the next firing, if it depends on the tick. */
 static NOINLINE void look_up_duration(actor *a) {
   a->duration_ns = a->bound.durations[a->tick_number % a->plan->nseconds];
 }
 
-/* The rank of the next firing: a group of ticks, counted within the step, goes before the
+/* Updates the rank for the next firing: a group of ticks, counted within the step, goes before the
  * next. */
 static void look_at_tick(const sl_runtime *rt, actor *a) {
   const sl_actor *plan = a->plan;
@@ -59,8 +59,8 @@ static void look_at_tick(const sl_runtime *rt, actor *a) {
   if (UNLIKELY(a->bound.durations)) look_up_duration(a);
 }
 
-/* The runnable actors of a queue are kept in order, the next one last: most
- * newcomers belong near the end. */
+/* Inserts an actor into its queue's runnable actors, sorted, the next one last: most newcomers
+ * belong near the end. */
 static inline void make_runnable(worker *w, actor *a) {
   queue *q = a->queue;
   a->since_ns = w->now_ns;
@@ -70,7 +70,7 @@ static inline void make_runnable(worker *w, actor *a) {
   list_queue(w, q);
 }
 
-/* Takes an actor out of the runnable ones. */
+/* Removes an actor from the runnable ones. */
 static void leave_runnable(queue *q, actor **at) {
   for (q->top--; at < q->top; at++) *at = at[1];
 }

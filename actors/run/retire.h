@@ -1,5 +1,4 @@
-/* Retiring: firings that have completed are recorded, and what was noted at their launch is
- * told. */
+/* Retiring: records completed firings and sends the notifications noted at their launch. */
 #ifndef SLUICE_ACTORS_RETIRE_H
 #define SLUICE_ACTORS_RETIRE_H
 

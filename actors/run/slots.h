@@ -1,11 +1,11 @@
-/* Slots: taken, given back, complete; and what else is counted with them.
+/* Slots: taking, freeing, completing, and the accounts that change with them.
  *
- * A register's producer keeps its free slots on a stack, and each consumer a table of the keys
- * that are ready. Taking a slot and putting it back is a stack's push and pop. Only where a slot
- * counts for more (`counted`: a pool's quota, the activations of a device, registers that have
- * the same slots), or where fewer are free than ever, something else is done about it.
+ * A register's producer keeps its free slots on a stack, and each consumer a table of the keys that
+ * are ready. Taking a slot and putting it back is a stack's pop and push. More is done only if the
+ * slot is accounted for elsewhere (`counted`: a pool's quota, the activations of a device,
+ * registers that share slots), or if fewer are free than ever.
  *
- * When a pool admits a register is said in plan/flow.h. */
+ * plan/flow.h says when a pool admits a register. */
 #ifndef SLUICE_ACTORS_SLOTS_H
 #define SLUICE_ACTORS_SLOTS_H
 
@@ -20,8 +20,8 @@ static inline bool pool_admits(const reg *r) {
   return !r->pool || sli_level_admits(&r->pool->level, slots_used(r), r->kept);
 }
 
-/* May the actor take all the slots its outputs need now? Several may draw on
- * one pool, so they are taken on trial, one after another. */
+/* True if the actor may take all the slots its outputs need now. Several may use one pool, so they
+ * are taken on trial, one after another. */
 static bool pools_admit(const actor *a) {
   const out_port *p = a->out;
   bool admitted = true;
@@ -39,18 +39,18 @@ static bool pools_admit(const actor *a) {
   return admitted;
 }
 
-/* After a slot has been taken ... */
+/* Updates the accounts after a slot has been taken ... */
 static void count_taken(reg *r) {
   if (r->contents.tags) tag_taken(r);
   if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
-  if (!(r->activation > 0)) return; /* of a queue apart, which has another worker, it is 0 */
+  if (!(r->activation > 0)) return; /* 0 for a queue with `apart`, which has another worker */
   r->device->held += r->activation;
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
 
-/* A slot has been taken that is counted, or leaves fewer free than ever. */
+/* Slow path after taking a slot that is counted, or that leaves fewer free than ever. */
 static NOINLINE void watch_slots(reg *r) {
-  r->nfree += r->shared.bank != NULL; /* it may be lent another */
+  r->nfree += r->shared.bank != NULL; /* another slot may be lent to it */
   r->least_free = SLI_MIN(r->least_free, (int32_t)(r->shared.bank ? r->shared.bank->nfree : r->nfree));
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
@@ -86,15 +86,15 @@ static bool borrows_now(const out_port *p) {
   return p->reg->shared.bank && (p->at.now->flags & SL_FIRST);
 }
 
-/* A bank of the actor's outputs that has no slot for it, as the port that needs one, or NULL. */
+/* Returns the port of an actor whose bank has no free slot, or NULL. */
 static out_port *find_empty_bank(const actor *a) {
   for (out_port *p = a->out; p < a->out_end; p++)
     if (borrows_now(p) && !p->reg->shared.bank->nfree) return p;
   return NULL;
 }
 
-/* Two actors that lack nothing but a slot of one bank. A plan in which that happens was not what
- * its proof took it for, so the run fails. */
+/* Fails the run: two actors lack only a slot of one bank. The plan's proof assumed that this cannot
+ * happen. */
 static NOINLINE void collide(const actor *taker, const actor *other) {
   char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
                           other->plan->name);
@@ -102,7 +102,7 @@ static NOINLINE void collide(const actor *taker, const actor *other) {
   free(text);
 }
 
-/* The last slot of a bank is taken: does another one that could fire want it as well? */
+/* Checks, when the last slot of a bank is taken, that no other runnable actor needs one. */
 static NOINLINE void look_for_others(const actor *taker, const bank *b) {
   const queue *q = taker->queue;
   for (actor **at = q->runnable; at < q->top; at++) {
@@ -112,7 +112,7 @@ static NOINLINE void look_for_others(const actor *taker, const bank *b) {
   }
 }
 
-/* Before a firing: its outputs have a slot each. */
+/* Lends each output its slot before a firing. */
 static void borrow(const actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++) {
     if (!borrows_now(p)) continue;
@@ -122,7 +122,7 @@ static void borrow(const actor *a) {
   }
 }
 
-/* A runnable actor waits for a slot of a bank, as it would for one of its own. */
+/* Makes a runnable actor wait for a slot of a bank, as it would for one of its own. */
 static void park(queue *q, actor **at, out_port *p) {
   bank *b = p->reg->shared.bank;
   if (b->parked) collide(b->parked->actor, p->actor);
@@ -141,26 +141,26 @@ static void repay(worker *w, bank *b, int32_t slot) {
   satisfy(w, p->actor, p->cause);
 }
 
-/* ---- another quota ---------------------------------------------------------------- */
+/* ---- quota changes --------------------------------------------------------------- */
 
-/* A slot that comes back and is not wanted any more: the quota was lowered. */
+/* Retires a slot that comes back after the quota was lowered. */
 static NOINLINE void retire_slot(reg *r, int32_t slot) {
   r->resize.owed--;
   r->quota--;
-  r->least_free--; /* the most in use stays what it was */
+  r->least_free--; /* the largest number in use stays the same */
   r->resize.retired[r->resize.nretired++] = slot;
 }
 
-/* From now on slots come back the long way, by slot_free(), which retires them. */
+/* Makes slots come back through slot_free(), which retires them. */
 static void watch_returns(reg *r) {
   if (!r->only) return;
   for (int32_t s = 0; s < r->resize.made; s++) r->pending[s] = 1;
   r->only = NULL;
 }
 
-/* Gives a register the number of slots last asked for. More: a credit is a slot that comes
- * free. Fewer: free slots retire at once, but for the one that the producer, if
- * it is not waiting, counts on; others as they come back. */
+/* Applies the quota last requested. More slots: each becomes free, like a returned credit. Fewer:
+ * free slots retire at once, except one that the producer, if it is not waiting, counts on; others
+ * as they come back. */
 static void set_quota(worker *w, reg *r) {
   atomic_exchange(&r->resize.asked, false);
   int32_t more = atomic_load(&r->resize.wanted) - (r->quota - r->resize.owed);
@@ -175,9 +175,9 @@ static void set_quota(worker *w, reg *r) {
   if (r->resize.owed) watch_returns(r);
 }
 
-/* ---- at the other end -------------------------------------------------------------- */
+/* ---- consumers --------------------------------------------------------------------- */
 
-/* A slot is complete. On the consumer's worker. */
+/* Records that a slot is complete. On the consumer's worker. */
 static inline void slot_ready(worker *w, in_port *p, int64_t key, int32_t slot) {
   if (LIKELY(p->waiting && p->at.key == key)) {
     *p->entry = slot + 1;

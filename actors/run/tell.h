@@ -1,13 +1,13 @@
-/* Telling: who hears of a slot that is complete or free, and when.
+/* Notifications: who hears that a slot is complete or free, and when.
  *
- * On one worker it is a function call, without atomics; between workers a message in a mailbox;
- * between processes a message that the peers carry. The consumers of a register are sorted by
- * how far they are: those of the producer's queue, those of its worker, then those of each other
- * worker, who get one message together. On an asynchronous queue they hear at launch who are
- * behind on the same queue or fenced, all others at completion.
+ * On one worker a notification is a function call, without atomics; between workers a message in a
+ * mailbox; between processes a message that the peers carry. The consumers of a register are sorted
+ * by distance: those of the producer's queue, those of its worker, then those of each other worker,
+ * which get one message together. On an asynchronous queue, consumers hear at launch if they are
+ * behind on the same queue or fenced; all others hear at completion.
  *
- * One more thing is told: that a producer waits for a slot. Lazy W keep their slots as long as
- * nobody does, so who fills these notifies them. */
+ * Producers also announce that they wait for a slot. Lazy W keep their slots as long as no producer
+ * does, so the producer of such a slot notifies them. */
 #ifndef SLUICE_ACTORS_TELL_H
 #define SLUICE_ACTORS_TELL_H
 
@@ -20,8 +20,9 @@ static void post(worker *from, worker *to, const sli_message *message) {
   sli_worker_wake(to);
 }
 
-/* The carrier alone speaks to other processes. What others did with a slot comes before what
- * arrives for it later: the carrier hears of the one and finds the place of the other. */
+/* Sends a message to another process, through the carrier. What another worker did with a slot
+ * precedes data that arrives for it later: the carrier gets the one and provides the place of the
+ * other. */
 static NOINLINE void send_away(worker *from, int process, const sli_message *message) {
   const sl_peers *peers = from->peers;
   sli_message m = *message;
@@ -38,9 +39,9 @@ static void send(worker *from, worker *to, const sli_message *message) {
   else post(from, to, message);
 }
 
-/* The producer waits for a slot: the one that a lazy W has is not to be put off. */
+/* Marks a lazy W whose slot the producer waits for; it is no longer put off. */
 static void want(worker *w, in_port *p, int64_t step) {
-  if (p->actor->step < step || !p->actor->lazy.wanted) return; /* by then it is back */
+  if (p->actor->step < step || !p->actor->lazy.wanted) return; /* the slot is back by then */
   p->actor->lazy.wanted[p - p->actor->in] = p->at.key;
   if (has_runnable(p->actor->queue)) list_queue(w, p->actor->queue);
 }
@@ -52,7 +53,7 @@ static void want_back(worker *w, const reg *r, int64_t step) {
   for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], step);
 }
 
-/* Any register of a bank may have the slot that is waited for. */
+/* Marks the lazy W of all registers of a bank, any of which may hold the slot. */
 static void want_from_bank(worker *w, const bank *b, int64_t step) {
   for (reg *r = b->members; r; r = r->shared.next) {
     if (!r->lazy || r->shared.told) continue;
@@ -70,7 +71,7 @@ static void notify_lazy(worker *w, const actor *a) {
   }
 }
 
-/* A consumer is done with a slot. On the producer's worker. */
+/* Counts a consumer that is done with a slot. On the producer's worker. */
 static void slot_free(worker *w, reg *r, int32_t slot) {
   if (!r->only) {
     SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d freed once too often",
@@ -94,7 +95,7 @@ static void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
   else send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE});
 }
 
-/* Tells all consumers. */
+/* Notifies all consumers that a slot is ready. */
 static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
   if (UNLIKELY(r->carried)) return;
   for (int32_t g = 0; g < r->nfar; g++)
@@ -103,7 +104,8 @@ static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
   for (int32_t i = 0; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
 }
 
-/* At launch: those who can wait for it. Whether there are others. */
+/* At launch: notifies the consumers that can wait on the device. Returns whether there are
+ * others. */
 static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot,
                                       uint64_t fence) {
   bool others = false;
@@ -122,14 +124,14 @@ static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t sl
   return others;
 }
 
-/* At completion: those who could not. */
+/* At completion: notifies the consumers that could not wait on the device. */
 static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
   if (LIKELY(r->only && !r->fences)) {
     slot_ready(w, r->only, key, slot);
     return;
   }
   if (UNLIKELY(r->carried)) return;
-  bool some = r->fences; /* have been told */
+  bool some = r->fences; /* fenced consumers have been notified */
   for (int32_t g = 0; g < r->nfar; g++)
     if (!some || !r->far[g].fenced)
       send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
@@ -138,7 +140,7 @@ static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
     if (!some || !r->consumers[i]->fenced) slot_ready(w, r->consumers[i], key, slot);
 }
 
-/* At launch: the producer, who can wait for it. */
+/* At launch: tells the producer, which can wait on the device, that a slot is free. */
 static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, uint64_t fence) {
   reg *r = p->reg;
   if (r->worker != w) {
@@ -152,7 +154,7 @@ static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, ui
   put_last(r);
 }
 
-/* A message of another worker for another process. */
+/* Sends another worker's message to another process. */
 static void carry(const worker *w, const sli_message *m) {
   sli_message plain = *m;
   plain.kind = m->flags;

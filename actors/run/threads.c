@@ -1,6 +1,6 @@
-/* Workers as threads: each opens what it drives, then sleeps until a run begins; and a run, from
- * its begin to its end. On the virtual clock there is one worker and no thread: who runs the
- * plan is it. */
+/* Workers as threads, and a run from beginning to end. Each thread opens its queues and devices,
+ * then sleeps until a run begins. On the virtual clock there is one worker and no thread: the
+ * caller of the run is the worker. */
 #include "actors/run/state.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int team_size(const sl_runtime *rt, const queue *q) {
   return SLI_MAX(threads, 1);
 }
 
-/* The largest scratch of what runs on a queue. */
+/* Largest scratch of the programs on a queue. */
 static size_t scratch_of(const sl_runtime *rt, const queue *q) {
   size_t (*scratch)(const sl_program *, int) =
       q->ops->scratch ? q->ops->scratch : sl_program_scratch;
@@ -40,7 +40,7 @@ static size_t scratch_of(const sl_runtime *rt, const queue *q) {
   return most;
 }
 
-/* Where a link's actors write to. */
+/* Sets the destination of a link's actors. */
 static void set_end(const sl_runtime *rt, const queue *q, sl_queue_config *config) {
   if (!q->ops->link || !q->nactors) return;
   const sl_register *r = &rt->plan->regs[q->actors[0]->plan->out[0].reg];
@@ -61,9 +61,8 @@ static sl_status open_queue(worker *w, queue *q) {
   return q->ops->open(&config, &q->impl);
 }
 
-/* Opens the worker's queues, which binds it, and then makes the arenas of its devices, so
- * that they lie near. Runs one worker at a time: the order is fixed and the arena needs
- * no lock. */
+/* Opens the worker's queues, which binds it, and then makes the arenas of its devices, so that
+ * their memory is near. One worker at a time: the order is fixed and the arena needs no lock. */
 static void open_worker(worker *w) {
   for (int32_t i = 0; i < w->share.nqueues && !w->status; i++)
     w->status = open_queue(w, w->share.queues[i]);
@@ -80,7 +79,7 @@ static void done_for_now(sl_runtime *rt) {
   if (left == 1 && rt->carrier) sli_worker_wake(rt->carrier);
 }
 
-/* How long the thread has had a core, and how long it wanted to run and had none: the first two
+/* Reads how long the thread has had a core, and how long it was runnable without one: the first two
  * numbers of schedstat (Linux, Documentation/scheduler/sched-stats.rst). */
 static void read_core_use(worker *w) {
   unsigned long long ran = 0, waited = 0;
@@ -101,7 +100,7 @@ static uint32_t wait_for_run(crew *c, uint32_t seen) {
   return now;
 }
 
-/* What the system knows of a thread's turns (sched_setattr(2), its first version). */
+/* Kernel's record of a thread's time slices (sched_setattr(2), its first version). */
 typedef struct turns {
   uint32_t size, policy;
   uint64_t flags;
@@ -110,9 +109,9 @@ typedef struct turns {
   uint64_t runtime_ns, deadline_ns, period_ns;
 } turns;
 
-/* The thread works for microseconds at a time, and others wait for it: with so short a turn it gets its
- * core from one that computes as soon as it wakes, not when that one's turn is over, some milliseconds
- * later (Linux 6.12; what is older takes no notice). */
+/* Requests short time slices. The thread works for microseconds at a time, and others wait for it.
+ * With a short slice it preempts a computing thread as soon as it wakes, instead of some
+ * milliseconds later when that slice is over (Linux 6.12; older kernels ignore it). */
 static void take_short_turns(void) {
   turns t = {.size = sizeof t};
   if (syscall(SYS_sched_getattr, 0, &t, sizeof t, 0) || t.policy != SCHED_OTHER) return;
@@ -126,7 +125,7 @@ static void *worker_main(void *arg) {
   sl_runtime *rt = w->rt;
   uint32_t seen = 0;
   if (w == rt->carrier && rt->carries_apart) take_short_turns();
-  prctl(PR_SET_TIMERSLACK, 1000); /* ns: a short sleep is to be short */
+  prctl(PR_SET_TIMERSLACK, 1000); /* ns: timer slack, so that short sleeps are short */
   open_worker(w);
   for (;;) {
     done_for_now(rt);
@@ -137,7 +136,7 @@ static void *worker_main(void *arg) {
   }
 }
 
-/* Firings of all workers, as last seen, and since when there are no more. */
+/* Firings of all workers, as last seen, and since when the number has not changed. */
 typedef struct watch {
   uint64_t fired, since_ns;
 } watch;
@@ -151,8 +150,8 @@ static void watch_progress(const sl_runtime *rt, double period, sli_idle *idle, 
   seen->since_ns = now;
 }
 
-/* Sleeps until all workers are done; looks at their progress a few times in each `period`
- * seconds, or never. */
+/* Sleeps until all workers are done. Checks their progress a few times in each `period` seconds, or
+ * never. */
 static void wait_for_workers(sl_runtime *rt, double period, sli_idle *idle) {
   uint64_t every = period > 0 ? (uint64_t)(period * 2.5e8) : UINT64_MAX;
   watch seen = {0, sli_now_ns()};
@@ -220,7 +219,7 @@ static sl_status failed(const sl_runtime *rt) {
   return sl_fail(rt->failure.status, "%s", rt->failure.text);
 }
 
-/* How a run went that is over. */
+/* Status of a finished run. */
 static sl_status judge(sl_runtime *rt) {
   int64_t final = gate_final(&rt->gate);
   if (gate_look(&rt->gate).aborted) return failed(rt);
@@ -233,7 +232,7 @@ static sl_status judge(sl_runtime *rt) {
   return SL_OK;
 }
 
-/* The most activations of a run, not of those before it. */
+/* Resets peaks of activations, which count per run. */
 static void forget_peaks(sl_runtime *rt) {
   for (int32_t d = 0; d < rt->plan->ndevices; d++) rt->devices[d].peak = rt->devices[d].held;
 }

@@ -1,15 +1,16 @@
-/* Firings under way: when their queues want to be asked.
+/* Firings in flight: when to ask their queues for completions.
  *
- * A queue is awaited for its oldest firing alone. If the queue knows when that completes it has a
- * timer, else it is among those that are polled.
+ * A queue is awaited for its oldest firing only. If the queue knows when that completes, it has a
+ * timer; otherwise it is polled.
  *
- * Timers are taken in the order of their times, and time never goes back: what is due is no earlier
- * than what was taken last. So they need no heap. A timer lies in the bucket whose number is the
- * highest bit in which its time differs from the last one taken, counted from 1; bucket 0 has those
- * of just that time. All in a lower bucket are due before all in a higher one. When bucket 0 is
- * empty, the lowest other one is shared out anew by its own least time, and all of it goes to lower
- * buckets. Those of one time stay in the order in which they were set, for they always lie in one
- * bucket together: so what happens at one moment happens in an order of its own. */
+ * Timers are taken in the order of their times, and time never goes back: no timer is due earlier
+ * than the one taken last. Buckets by bits (a radix heap) are therefore enough. A timer is in the
+ * bucket whose number is the highest bit in which its time differs from the last one taken, counted
+ * from 1; bucket 0 has timers of exactly that time. All timers in a lower bucket are due before all
+ * in a higher one. When bucket 0 is empty, the lowest other bucket is distributed by its own
+ * smallest time, and all its timers go to lower buckets. Timers of one time stay in the order in
+ * which they were set, because they are always in one bucket together. Events of one moment
+ * therefore have a defined order. */
 #ifndef SLUICE_ACTORS_TIMER_H
 #define SLUICE_ACTORS_TIMER_H
 
@@ -32,12 +33,13 @@ static inline void add_timer(timers *t, queue *q, uint64_t due_ns) {
   to->end = &q->due_next;
 }
 
-/* When the first timer is due; UINT64_MAX: there is none. */
+/* Due time of the first timer; UINT64_MAX: none. */
 static inline uint64_t first_due(const timers *t) {
   return t->filled ? t->buckets[__builtin_ctzll(t->filled)].due_ns : UINT64_MAX;
 }
 
-/* The lowest bucket has the next time: those of it to bucket 0, the others to those between. */
+/* Distributes the lowest bucket: timers of the next time to bucket 0, the others to buckets
+ * between. */
 static NOINLINE void share_out(timers *t) {
   bucket *from = &t->buckets[__builtin_ctzll(t->filled)], *to = &t->buckets[0];
   uint64_t next_ns = t->taken_ns = to->due_ns = from->due_ns;
@@ -65,7 +67,7 @@ static inline queue *take_timer(timers *t) {
   return q;
 }
 
-/* Must the queue be asked, for nothing else tells? What links carry is news of the peers. */
+/* True if the queue must be polled. Peers report the completions of links. */
 static bool is_mute(const worker *w, const queue *q) {
   return !w->peers || !q->ops->link;
 }
@@ -75,7 +77,7 @@ static void poll_queue(worker *w, queue *q) {
   w->awaited.nmute += is_mute(w, q);
 }
 
-/* Asks to be told when the oldest firing of a queue completes. */
+/* Arranges for the completion of a queue's oldest firing to be noticed. */
 static ALWAYS_INLINE void set_timer(worker *w, queue *q, uint64_t fence) {
   uint64_t due = q->ops->due(q->impl, fence);
   if (due == UINT64_MAX) poll_queue(w, q);

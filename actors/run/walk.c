@@ -1,5 +1,5 @@
-/* Key maps and ticks as rings: one firing's place leads to the next one's, without a division
- * or a branch. */
+/* Key maps and ticks as rings: one firing's entry leads to the next one's, without a division or a
+ * branch. */
 #include "actors/run/state.h"
 
 map_step *sli_map_ring(sl_runtime *rt, const sl_map *map) {
@@ -15,12 +15,12 @@ map_step *sli_map_ring(sl_runtime *rt, const sl_map *map) {
 
 typedef struct tick_ring {
   struct tick_ring *next;
-  const sl_actor *of; /* the first that has it */
+  const sl_actor *of; /* the first actor that has it */
   int64_t count;
   tick_step ring[];
 } tick_ring;
 
-/* Groups of ticks change an actor's rank from tick to tick, a table its duration. */
+/* True if the actor's rank (tick groups) or duration (table) depends on the tick. */
 static bool differs_by_tick(const sl_actor *a) { return a->rank_group != 0 || a->nseconds; }
 
 static bool have_the_same_ticks(const sl_actor *a, const sl_actor *b) {
@@ -37,8 +37,7 @@ static tick_step make_tick(const sl_plan *plan, const sl_actor *a, int64_t firin
                      .last = last, .turns = differs_by_tick(a) || last};
 }
 
-/* The ticks of an actor's map, as a ring that is whole both in periods of the
- * map and in steps. */
+/* Makes a ring of an actor's ticks that covers whole periods of the map and whole steps. */
 static tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
   const sl_plan *plan = rt->plan;
   const sl_map *m = &plan->maps[a->ticks];

@@ -1,23 +1,22 @@
 /* The trace file, version 4. All numbers little-endian.
  *
  *     head      struct head, 64 bytes: magic, version, sizes, facts of the run
- *     sections  head.nsections times struct section: what lies where
+ *     sections  head.nsections times struct section: the section table
  *     data      each section an array of equal items
  *
- * There is a section of strings (bytes, each string ended by a zero), one for
- * each part of the plan (devices, queues, pools, registers, actors, ports, maps
- * and their entries), one of steps, and the firings; names are offsets into the
- * strings. The firings come last but for what can be missing, so that a file cut short, by a
- * full disk on its way somewhere else, say, loses only its newest ones.
+ * There is a section of strings (bytes, each string ended by a zero), one for each part of the plan
+ * (devices, queues, pools, registers, actors, ports, maps and their entries), one of steps, and the
+ * firings; names are offsets into the strings. The firings come last, except for optional sections.
+ * A file cut short, by a full disk during a copy, say, loses only its newest ones.
  *
- * A section says how long its items are. Later files may make items longer and
- * add sections: a reader takes the part of an item that it knows and passes
- * over sections that it does not. A change beyond that raises the version.
+ * A section gives the size of its items. Later files may make items longer and add sections: a
+ * reader takes the part of an item that it knows and skips unknown sections. Any other change
+ * raises the version.
  *
- * Nothing is believed before it is checked: the head carries a checksum of itself and of the
- * table of sections, each section a hash of its bytes; every offset lies in the file, every name
- * ends in the strings, every index points into its table, nothing is larger than the file has
- * items for. Version 3 is the same without the checksum. */
+ * Readers check everything. The head has a checksum of itself and the table of sections; each
+ * section has a hash of its bytes. Every offset is in the file, every name ends in the strings,
+ * every index is in its table, and no count exceeds the file's items. Version 3 is the same without
+ * the checksum. */
 #ifndef SLUICE_ACTORS_TRACE_FORMAT_H
 #define SLUICE_ACTORS_TRACE_FORMAT_H
 
@@ -25,7 +24,7 @@
 
 #include "base/base.h"
 
-enum { TRACE_OLDEST = 3 }; /* version that is read */
+enum { TRACE_OLDEST = 3 }; /* oldest version that can be read */
 
 static const char trace_magic[8] = {'S', 'L', 'T', 'R', 'A', 'C', 'E', '\n'};
 
@@ -65,7 +64,7 @@ struct head {
   uint64_t plan_hash;
   uint32_t clock;
   int32_t microbatches, pieces;
-  uint32_t checksum; /* of the head, with 0 here, and of the table behind it */
+  uint32_t checksum; /* of the head, with 0 in this field, and of the section table after it */
   int64_t steps;
   uint64_t dropped;
 };
@@ -128,7 +127,7 @@ struct port_item {
 struct actor_item {
   uint32_t name, cls;
   int32_t queue, stage, chunk, ticks, firings_per_step;
-  int32_t marks; /* 1: a source, 2: urgent; times 4: own_ticks */
+  int32_t marks; /* 1: a source, 2: urgent; plus 4 * own_ticks */
   int32_t rank, rank_group, rank_stride, rank_shift;
   int32_t nin, nout;
   uint32_t first_port; /* inputs, then outputs */
@@ -148,22 +147,22 @@ struct firing_item {
   int32_t actor, microbatch, piece;
   int32_t reg; /* what the queue waited for, or SL_NONE */
   uint32_t wait;
-  uint32_t rows; /* 1 + valid rows that it has filled, or read; 0: not known, or there are none */
+  uint32_t rows; /* 1 + valid rows that it has filled, or read; 0: unknown, or none */
 };
 _Static_assert(sizeof(struct firing_item) == 64, "no padding");
 
-/* Of the workers together: one item, or none where the system did not say. */
+/* Core time of all workers together: one item, or none if the system did not report it. */
 struct cores_item {
   uint64_t ran_ns, coreless_ns;
 };
 
-/* Its sums stand in the counts, and behind them those of the last step. */
+/* A counter. Its sums are in the counts section, followed by the values of the last step. */
 struct tally_item {
   uint32_t name, n, first, reserved;
 };
 
-/* The head of a file of so many bytes, and the table of its sections, have this checksum. In
- * its 32 bits any one flipped bit shows. */
+/* Checksum of the head and of the section table, `bytes` long. Detects any single flipped bit in
+ * its 32 bits. */
 static inline uint32_t trace_checksum(const struct head *head, const void *table, size_t bytes) {
   struct head plain = *head;
   plain.checksum = 0;
@@ -176,7 +175,7 @@ static const uint32_t item_bytes[SECTIONS] = {
 #undef X
 };
 
-/* What follows the firings may be missing, or lost with the file's end. */
+/* True for sections after the firings, which may be missing or cut off. */
 static inline bool section_optional(uint32_t id) { return id > FIRINGS; }
 
 static const char *const section_names[SECTIONS] = {

@@ -1,4 +1,4 @@
-/* Reading a trace. */
+/* Reads a trace file. */
 #include "actors/trace/format.h"
 
 #include <errno.h>
@@ -14,19 +14,19 @@ struct sli_trace_memory {
   sl_plan *plan;
 };
 
-/* A file on its way to becoming a trace. */
+/* A file being read. */
 typedef struct reading {
   const char *path;
   const unsigned char *bytes;
   size_t count;
-  struct section sections[SECTIONS]; /* id 0: not there */
+  struct section sections[SECTIONS]; /* id 0: absent */
   sl_trace *trace;
   sl_plan *plan;
   sli_arena *arena;
-  uint64_t orders, entries, ports; /* that queues, maps and actors have claimed so far */
+  uint64_t orders, entries, ports; /* items claimed so far by queues, maps and actors */
 } reading;
 
-/* Longer than any that is written, or more of them. */
+/* Limits beyond anything that is written. */
 enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST = 1 << 16,
        THREADS_MOST = 1 << 16, DEVICES_MOST = 1 << 14 };
 static const int64_t STEPS_MOST = INT64_C(1) << 40;
@@ -72,8 +72,8 @@ static sl_status read_head(reading *r, struct head *head) {
   return SL_OK;
 }
 
-/* Notes one section if it is known, and checks its bytes. Firings may be cut
- * short or damaged; anything else must be whole. */
+/* Records a section if it is known, and checks its bytes. Firings may be cut short or damaged;
+ * anything else must be complete. */
 static sl_status read_section(reading *r, struct section s) {
   if (s.id < 1 || s.id >= SECTIONS) return SL_OK;
   const char *name = section_names[s.id];
@@ -132,8 +132,8 @@ static void get_item(const reading *r, enum section_id id, uint64_t index, void 
   memcpy(item, r->bytes + s->offset + index * s->item_bytes, item_bytes[id]);
 }
 
-/* NULL if the offset is outside, or what is there no name. Whoever prints a name prints what a
- * terminal shows and does not act on, in one line. */
+/* Returns a name, or NULL if the offset is outside or there is no valid name. A valid name is one
+ * line that a terminal prints as it is. */
 static const char *get_text(const reading *r, uint32_t offset) {
   const struct section *s = &r->sections[STRINGS];
   const char *text = (const char *)r->bytes + s->offset + offset;
@@ -145,7 +145,7 @@ static const char *get_text(const reading *r, uint32_t offset) {
   return strcmp(plain, text) ? sli_arena_strdup(r->arena, plain) : text;
 }
 
-/* Items of a section belong to one owner each, who claims `count` of them from `first` on. */
+/* Claims `count` items from `first` on; each item of a section belongs to one owner. */
 static bool claim(const reading *r, enum section_id id, uint64_t first, uint64_t count,
                   uint64_t *claimed) {
   uint64_t all = r->sections[id].count;
@@ -163,7 +163,8 @@ static sl_status impossible(const reading *r, enum section_id id, uint64_t index
                  (unsigned long long)index, section_names[id]);
 }
 
-/* NULL if it is impossible. The actors are read later: their number is known. */
+/* Reads a fixed order; NULL if it is impossible. The actors are read later: their number is
+ * known. */
 static const int32_t *read_order(reading *r, const struct queue_item *q) {
   if (q->norder < 0 || !claim(r, ORDERS, q->first_order, (uint64_t)q->norder, &r->orders))
     return NULL;
@@ -175,8 +176,8 @@ static const int32_t *read_order(reading *r, const struct queue_item *q) {
   return order;
 }
 
-/* What runs a queue of that name; a kind this program does not have is only
- * ever run on the virtual clock. */
+/* Finds the queue ops with a name. A kind that this program lacks becomes timed: its plan only ever
+ * runs on the virtual clock. */
 static const sl_queue_ops *find_ops(const char *name) {
   static const sl_queue_ops *const kinds[] = {&sl_queue_cpu, &sl_queue_null, &sl_queue_timed,
                                               &sl_queue_delay};
@@ -218,8 +219,7 @@ static sl_status read_queues(reading *r) {
   return SL_OK;
 }
 
-/* Maps are numbered as they come: equal ones share a number, and the file has
- * each once. */
+/* Reads maps, numbered in file order: equal maps share a number, and the file has each once. */
 static sl_status read_maps(reading *r) {
   for (int32_t i = 0; i < count_of(r, MAPS); i++) {
     struct map_item m;
@@ -332,7 +332,8 @@ static sl_status read_plan(reading *r) {
   return SL_OK;
 }
 
-/* Is it small enough to be run again, and the firings to be followed through their ports? */
+/* Checks that the plan is small enough to run again, and its firings to be followed through their
+ * ports. */
 static sl_status check_size(const reading *r) {
   enum { TICKS_MOST = 1 << 24, TOUCHES_MOST = 1 << 28 };
   const sl_plan *plan = r->plan;
@@ -345,7 +346,7 @@ static sl_status check_size(const reading *r) {
   return sl_fail(SL_E_INPUT, "%s is damaged: its plan is too large for its firings", r->path);
 }
 
-/* A firing that a run could have had. */
+/* True if a run could have had this firing. */
 static bool is_possible(const sl_plan *plan, const struct firing_item *f) {
   if (!in_table(f->actor, plan->nactors) || !none_or_in_table(f->reg, plan->nregs) ||
       f->wait >= SL_WAIT_COUNT || f->end_ns < f->start_ns || f->end_ns >> 56 ||
@@ -395,7 +396,8 @@ static int by_step(const void *a, const void *b) {
   return x->step < y->step ? -1 : x->step > y->step;
 }
 
-/* What the firings that are here say; the section is for readers that want no more. */
+/* Derives the steps from the firings in the file; the steps section is for readers that need no
+ * more. */
 static void find_steps(reading *r) {
   sl_trace *t = r->trace;
   sl_trace_step *steps = sli_arena_alloc(r->arena, (t->nfirings + 1) * sizeof *steps);
@@ -432,7 +434,7 @@ static const double *get_counts(reading *r, uint64_t first, uint64_t n) {
   return finite ? values : NULL;
 }
 
-/* Those that are whole. */
+/* Reads the complete counters. */
 static void read_tallies(reading *r) {
   sl_trace *t = r->trace;
   sl_trace_tally *all = sli_arena_alloc(r->arena, ((size_t)count_of(r, TALLIES) + 1) * sizeof *all);

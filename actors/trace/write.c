@@ -1,4 +1,4 @@
-/* Writing a trace: the plan and what a run recorded, laid out section by section. */
+/* Writes a trace: the plan and the records of a run, section by section. */
 #include "actors/trace/format.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "actors/run/run.h"
 #include "io/atomic.h"
 
-/* One section on its way into the file. */
+/* A section being written. */
 typedef struct part {
   unsigned char *bytes;
   size_t used, capacity;
@@ -64,7 +64,7 @@ static void put_maps(image *im, const sl_plan *plan) {
   }
 }
 
-/* Quotas as they were in the end: they may have been changed while it ran. */
+/* Writes registers with their final quotas, which may have changed during the run. */
 static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
@@ -124,7 +124,7 @@ static void put_plan(image *im, const sl_plan *plan, const sl_runtime *rt) {
   put_actors(im, plan);
 }
 
-/* Steps in order of their first firing, which is their own. */
+/* Adds a firing to its step; steps are ordered by their first firing. */
 static void put_step(image *im, const struct firing_item *f) {
   part *p = &im->parts[STEPS];
   size_t n = p->used / sizeof(struct step_item);
@@ -198,7 +198,7 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
   return sl_trace_write_tallies(path, plan, rt, clock, 0, NULL);
 }
 
-/* The file of an image, which is freed. */
+/* Writes an image to a file and frees it. */
 static sl_status write_file(const char *path, const sl_plan *plan, sl_clock clock, int64_t steps, uint64_t dropped,
                             image *im) {
   struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
