@@ -93,8 +93,8 @@ SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *le
   return of->begin[r] + at;
 }
 
-/* A permutation of an array's dims: the output's dims, and the input's stride along each (0:
- * broadcast). */
+/* A permutation of an array's dims: the output's dims, and the input's stride along each
+ * (0: broadcast). */
 typedef struct sli_permutation {
   int ndim;
   int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];

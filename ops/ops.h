@@ -101,8 +101,8 @@ int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_si
  * (0 for targets in other columns), this is the columns' partial sum of the gradient. */
 extern const sl_op sl_op_softmax_part, sl_op_softmax_rescale;
 
-/* Attention of some positions [B, n] of a sequence over others, one chunk of keys and values [B, m,
- * 2 Hkv*D] (k then v) after another:
+/* Attention of some positions [B, n] of a sequence over others, one chunk of keys and values
+ * [B, m, 2 Hkv*D] (k then v) after another:
  * attention_step(q, kv, [ids], [o, lse]) -> o, lse continues from the step before. In the first
  * step, outputs that no span covers are 0. attrs.user points to sli_spans; ids [B, length] belong
  * to the whole sequence.

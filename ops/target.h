@@ -56,9 +56,9 @@ SLI_TARGET float sli_weight_all(const sli_weighing *w, int32_t target, float sum
 
 /* ---- rows in parts ----------------------------------------------------------------------- */
 
-/* Numbers that one device knows of a row's columns: the largest logit, the sum of e^(logit -
- * largest), the weight of the row's lse (weighted rows only; else 1), and the weighted target logit
- * to be subtracted. */
+/* Numbers that one device knows of a row's columns: the largest logit, the sum of
+ * e^(logit - largest), the weight of the row's lse (weighted rows only; else 1), and the weighted
+ * target logit to be subtracted. */
 enum { SLI_PART = 3, SLI_WEIGHTED_PART = 4 };
 
 /* Returns the loss of a row from its parts of `part` numbers each, `width` in all, and sets its

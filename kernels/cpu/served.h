@@ -8,9 +8,9 @@
 
 /* SLI_REST_BLOCK numbers of a row as 24-bit integers with one scale, a power of two. Number i is
  * scale * (low[i] + 2^8 upper[i]), to half a scale; low[i] has 8 bits and upper[i] 16.
- * The layout is that of the level's products, four numbers in a quad. upper[i] is either middle[i]
- * + 2^8 high[i], or in pairs of 16 bits: the quad's first and third number, and its second and
- * fourth.
+ * The layout is that of the level's products, four numbers in a quad. upper[i] is either
+ * middle[i] + 2^8 high[i], or in pairs of 16 bits: the quad's first and third number, and its
+ * second and fourth.
  * Weights are integers minus a centre, so the sums of products begin at begin[]. If any number is
  * not finite, all digits are 0 and the scale is NaN. */
 enum { SLI_LOW, SLI_UPPER, SLI_SUMS };

@@ -1,7 +1,7 @@
 /* Backward pass of attention (see attention.cu).
  *
- * P is recomputed as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and dS = P (dP -
- * delta), scaled at the end as S was,
+ * P is recomputed as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and dS = P
+ * (dP - delta), scaled at the end as S was,
  *
  *   dV = P^T dO   dK = dS^T Q   dQ = dS K
  *

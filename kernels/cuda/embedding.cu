@@ -25,7 +25,6 @@ __global__ void embed(const int32_t *ids, const float *table, T *y, int64_t firs
 
 /* ---- sums ------------------------------------------------
  *
- *
  * A stretch has STRETCH places of one id; the last one of an id has up to twice as many less one.
  * The beginnings of an id's stretches are therefore at least STRETCH apart if it has several.
  * Stretch number begin / STRETCH thus has its own place in the scratch. */

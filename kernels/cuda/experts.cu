@@ -44,7 +44,6 @@ __global__ void combine_b(const T *y, const float *weights, const T *dout, T *dy
 
 /* ---- capacity ------------------------------------------------
  *
- *
  * One block per expert, which has the expert's places in order. The block searches for the weight
  * of the last place that is kept, bit by bit, as integers that sort like the weights; then for the
  * number of equal weights that are kept. */

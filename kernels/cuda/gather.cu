@@ -101,8 +101,8 @@ bool is_table(const sli_indexing &by, const sl_type *index) {
   return by.outer == 1 && by.rows && sl_type_elements(index) == by.m;
 }
 
-/* The table gradient call that computes it: ids [m] and rows [m, inner] are added to a table [n,
- * inner]. */
+/* The table gradient call that computes it: ids [m] and rows [m, inner] are added to a table
+ * [n, inner]. */
 struct table_call {
   sl_type in_type[2], out_type;
   const void *in[2];

@@ -321,7 +321,6 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
 
 /* ---- with GELU ------------------------------------------------
  *
- *
  * The library's GELU is the tanh form, as ours is, but is computed from the sums before they are
  * rounded to bf16; its auxiliary output is rounded. */
 

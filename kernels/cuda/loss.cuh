@@ -125,7 +125,6 @@ template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t 
 
 /* ---- rows that are read twice ------------------------------------------------
  *
- *
  * Between the sum over a row and its gradient, the row stays in shared memory if two blocks' rows
  * fit a multiprocessor. */
 
