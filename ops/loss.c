@@ -153,7 +153,7 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   return sli_hash_real(hash, *(const double *)attrs->user);
 }
 
-/* The lse is of those rows that the mean's gradient, which softmax_rescale reads too, counts. */
+/* The lse belongs to the rows counted by the mean's gradient, which softmax_rescale also reads. */
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
     .narrow_in = 1, .padded = true,
@@ -184,7 +184,8 @@ const sl_op sl_op_cross_entropy_join = {
     .infer = join_infer, .cost = cross_entropy_join_cost,
 };
 
-/* Both outputs are of its columns: another division of these would mix softmaxes of several devices. */
+/* Both outputs belong to its columns: any other sharding would mix the softmaxes of several
+ * devices. */
 const sl_op sl_op_softmax_part = {
     .name = "softmax_part", .min_in = 1, .max_in = 1, .nout = 2,
     .narrow_in = 1, .narrow_out = 1,

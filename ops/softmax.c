@@ -1,4 +1,4 @@
-/* Softmax along a dim: the bit of attrs.axes, or the last. */
+/* Softmax ops along a dim: the bit of attrs.axes, or the last dim. */
 #include "ops/ops.h"
 #include "ops/space.h"
 

@@ -1,4 +1,4 @@
-/* The table of kernels for CPUs. */
+/* Table of CPU kernels. */
 #include "kernels/cpu/kernels.h"
 
 #include <string.h>

@@ -17,7 +17,7 @@ enum { SLI_LOW, SLI_UPPER, SLI_SUMS };
 enum { SLI_DIGITS = 3, SLI_QUADS = SLI_REST_BLOCK / 4 };
 typedef struct sli_digits {
   int32_t begin[SLI_SUMS];
-  float sum, scale; /* sum: of the integers */
+  float sum, scale; /* sum of the integers */
   union {
     int8_t digits[SLI_DIGITS + 1][4]; /* low, middle, high, unused */
     int16_t pairs[SLI_SUMS][2][2];

@@ -44,7 +44,7 @@ static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 typedef struct cut {
   int64_t height, width; /* of a chunk; the width is in whole panels */
-  int64_t down, across;  /* chunks */
+  int64_t down, across;  /* number of chunks */
 } cut;
 
 static cut cut_of(const sli_product_shape *s, int64_t rows) {

@@ -38,7 +38,7 @@ template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
   static constexpr int passing = PASSING;        /* rows of passing tiles */
   static constexpr int unit = BANDS * 16;
   static constexpr int ld = D + wide<T>, pitch = ld;
-  static constexpr int own_tile = own * ld, passing_tile = PASSING * ld; /* elements */
+  static constexpr int own_tile = own * ld, passing_tile = PASSING * ld; /* in elements */
   template <int ROWS> __device__ static int place(int r, int c) { return r * ld + c; }
 };
 

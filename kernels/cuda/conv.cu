@@ -85,7 +85,8 @@ template <typename T> struct forward {
   }
 };
 
-/* dx[c, position] = sum over outputs and the kernel of w[o, c, tap] dy[o, where that meets it] */
+/* dx[c, position] = sum over outputs and taps of w[o, c, tap] dy[o, output position under the
+ * tap] */
 template <typename T> struct backward {
   window s;
   const T *dy;

@@ -174,7 +174,7 @@ static void memory_destroy(void *memory, size_t bytes) {
 }
 
 static sl_status pinned_create(const sl_memory_config *config, size_t bytes, void **memory) {
-  sl_status status = sli_cuda_use(config->device); /* the context that owns the event */
+  sl_status status = sli_cuda_use(config->device); /* the context that owns the memory */
   return status ? status : sl_cuda_pinned_create(bytes, memory);
 }
 

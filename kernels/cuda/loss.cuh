@@ -73,7 +73,7 @@ __device__ inline sli_soft block_join(sli_soft s) {
 }
 
 constexpr int64_t LONG = 8192; /* columns from which a row gets the largest block */
-constexpr int LARGEST = 512;   /* threads */
+constexpr int LARGEST = 512;   /* threads of the largest block */
 inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
 /* Stores the row's elements of x. The destination row begins in its pack as the source does.

@@ -10,7 +10,7 @@ extern "C" {
 
 typedef struct sli_cuda_row {
   const sl_op *op;
-  /* Bytes of call->scratch, in the device's memory. NULL: none. */
+  /* Bytes of call->scratch, in device memory. NULL: none. */
   size_t (*scratch)(const sl_call *call);
   /* Makes call->state from types and attrs for the calling thread's device, and refuses calls that
    * launch() could not do. Both may be NULL. */

@@ -227,7 +227,7 @@ static inline vec vabs(vec x) {
 static inline vec vlog(vec x) {
   ivec small = x < 0x1p-126f; /* scaled into the normal range */
   vec scaled = pick(small, x * 0x1p23f, x);
-  ivec bits = (ivec)scaled - 0x3f3504f3; /* of sqrt(1/2) */
+  ivec bits = (ivec)scaled - 0x3f3504f3; /* bits relative to those of sqrt(1/2) */
   ivec n = bits >> 23;
   vec f = (vec)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f, f2 = f * f;
   vec e = __builtin_convertvector(n, vec) - pick(small, set(23.0f), (vec){0});
@@ -239,7 +239,7 @@ static inline vec vlog(vec x) {
   p = p * f + 0x1.99a528p-3f;
   p = p * f - 0x1.00000ap-2f;
   p = p * f + 0x1.555546p-2f;
-  vec y = f2 * f * p - e * 0x1.bd0106p-13f - 0.5f * f2; /* ln 2 is 0.693359375 less that */
+  vec y = f2 * f * p - e * 0x1.bd0106p-13f - 0.5f * f2; /* ln 2 = 0.693359375 - 0x1.bd0106p-13 */
   y = y + f + e * 0x1.63p-1f;
   y = pick(x == 0.0f, set(-__builtin_inff()), y);
   y = pick(x < __builtin_inff(), y, x); /* infinity and NaN stay */

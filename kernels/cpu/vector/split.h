@@ -71,7 +71,7 @@ typedef struct splitter {
   bool turns;        /* rows of words are columns in memory */
   int64_t k;         /* steps in all */
   place next, ahead; /* next to split; next to prefetch */
-  uint16_t *to;      /* the next square */
+  uint16_t *to;      /* place of the next square */
   int room;          /* which of two buffers */
   _Alignas(64) float turned[2][HALF * HALF], whole[SLI_SQUARE];
 } splitter;
@@ -212,7 +212,7 @@ static inline void split_alone(splitter *s) { split_beside(s, NULL, NULL, NULL);
 typedef struct split_run {
   const sli_split_product *p;
   splitter a, b;
-  int64_t squares;        /* of a strip and of a panel, in this stretch */
+  int64_t squares;        /* squares of a strip and of a panel, in this stretch */
   int64_t a_left, b_left; /* pieces to split while this strip is multiplied */
   /* pieces of this stretch's panels that are split, plus those of the next one */
   int64_t b_split;
