@@ -224,10 +224,10 @@ struct sl_graph {
   } cleanups;
 };
 
-/* Returns the weight of a microbatch of an evaluation: 1 for whole ones. Microbatches behind
- * them repeat the left-over rows and weigh the share of a microbatch that those rows are. The
- * number of left-over rows divides the rows of a microbatch, so that a mean over rows stays one;
- * *first is the first of these rows. */
+/* Returns the weight of a microbatch of an evaluation: 1 for whole ones. A microbatch behind
+ * them repeats some of the left-over rows; its weight is their number, as a share of a
+ * microbatch's rows. That number divides a microbatch, so a mean over the repeated rows is a
+ * mean over these; *first is the first of them. */
 double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first);
 
 /* Returns the number of blocks in sequence, without those sharded over the stages. */

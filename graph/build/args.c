@@ -167,8 +167,8 @@ static bool is_kind(const sl_option *option, sl_option_kind kind) {
   return option->kind == kind || (kind == SL_OPTION_TEXT && option->kind == SL_OPTION_LIST);
 }
 
-/* Returns the declared option, or notes the misuse; the caller returns 0 (number or flag) or an
- * empty text. */
+/* Returns the text of an option's value. If the model misuses the option, notes that and returns
+ * "0", or for texts "". */
 static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
   int i = find(args, name, strlen(name));
   const char *text = NULL;

@@ -2,9 +2,10 @@
  *
  * The plan's traffic is known (sli_sent): exchanges along the axes of its grid, and transfers
  * from stage to stage. Their durations at other places come from the functions that lowering
- * itself uses (links.c, graph/cost), so there is one notion of time. A step takes the exchanges
- * of the busiest stage, the path of the first microbatch forward and of the last one back
- * through all stages, and the time that a link is busy beyond its devices' computing.
+ * itself uses (links.c, graph/cost), so there is one notion of time. A step takes the sum of
+ * three terms: the exchanges of the busiest stage, the path of the first microbatch forward and
+ * of the last one back through all stages, and the time that a link is busy beyond its devices'
+ * computing.
  *
  * The search starts from the best nesting of the layout's axes, with devices in an order that
  * does not depend on their numbers (canon.c). It anneals from there: two devices, or two hosts,
@@ -117,7 +118,7 @@ static void begin(search *s, int nesting[SLI_AXES], int at) {
   }
 }
 
-/* ---- annealing ---------------------------------------------------------------------------------------- */
+/* ---- annealing ------------------------------------------------------------------------------- */
 
 static uint32_t draw(search *s) {
   uint32_t word[4] = {s->drawn++, 0, 0, 0};

@@ -13,7 +13,7 @@
 
 typedef struct sli_stores sli_stores;
 
-/* How devices are numbered. */
+/* Numbering of devices. */
 typedef struct sli_numbering {
   int nesting[SLI_AXES]; /* order of all axes, stages included, from the outermost to the
                             innermost */

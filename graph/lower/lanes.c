@@ -195,7 +195,7 @@ static bool is_held_for(const sli_lowering *l, const sli_bundle *b, const sli_bu
   return false;
 }
 
-/* The same for any bundle that a group makes at once with its turn in the lane. */
+/* Returns the same for any bundle that a group makes at once with its turn in the lane. */
 static bool is_held_for_group(const sli_lowering *l, int bundle, int group, sli_role role) {
   bool held = false;
   for (int nth = 0, at; !held && (at = nth_transient(l, group, role, nth)) != SL_NONE; nth++)
@@ -247,8 +247,8 @@ static bool is_settled(const sli_lowering *l, int group, sli_role role) {
   return sli_lower_given(l, gathered ? SLI_ROLE_GATHER : role, g->stage);
 }
 
-/* For bundles made once a step: true if two shared slots take less memory than one slot each. If
- * not, each bundle gets its own slot. */
+/* Decides on bundles made once a step: true if two shared slots take less memory than one slot
+ * each. If not, each bundle gets its own slot. */
 static bool is_worth_it(sli_lowering *l, const int *groups, int n, sli_role role) {
   size_t two = 0, all = 0;
   if (is_settled(l, groups[0], role)) return true;

@@ -10,7 +10,7 @@
  * - lanes: blocks take turns by microbatches, not by ticks (lanes.c). A block that exchanges or
  *   sweeps (sweep.c) divide into several groups is divided into sections. Each section takes
  *   turns with the same section of the other blocks;
- * - private records: they are in lanes, like all data that need not exist for all blocks at once. */
+ * - private records: they are in lanes, as is all data not needed for all blocks at once. */
 #include "graph/lower/ir.h"
 
 #include <limits.h>

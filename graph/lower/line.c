@@ -124,8 +124,8 @@ static void begin_together(sli_lowering *l, int first, int count, const int *oth
                                  .device = g->device, .over = SL_NONE, .reg = SL_NONE});
 }
 
-/* For the first group of a backward pass that waits for something: lists the groups before it,
- * which do not, the first of them last. Returns their number; 0 for any other group. */
+/* Lists, for the first group of a backward pass that waits for something, the groups before it,
+ * which do not; the first of them last. Returns their number; 0 for any other group. */
 static int find_early(const sli_lowering *l, int first, const bool *early, int *out) {
   const sli_group *g = &l->groups[first];
   int n = 0;

@@ -50,8 +50,8 @@ static sl_hardware_link slower(sl_hardware_link a, sl_hardware_link b) {
   return (sl_hardware_link){SLI_MAX(a.seconds, b.seconds), slower_rate(a.bytes_per_second, b.bytes_per_second)};
 }
 
-/* Where one device stands for its whole stage, returns the slowest link of the pairs it stands
- * for. */
+/* Returns the link of two devices; where one device stands for its whole stage, the slowest link
+ * of the pairs it stands for. */
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   const sl_lower_options *o = in->options;
   const sl_hardware *h = o->hardware;

@@ -74,7 +74,7 @@ const int32_t *sli_visits_bases(const sli_lowering *l, const sli_group *g) {
   return any ? bases : NULL;
 }
 
-/* ---- maps --------------------------------------------------------------------------------------- */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v) {
   sl_map_entry *entries = sli_calloc((size_t)v->count, sizeof *entries);

@@ -29,7 +29,7 @@ typedef struct flow {
   int *made;            /* [stages] bundles by the stage that makes them; SL_NONE: it makes none */
 } flow;
 
-/* ---- paths -------------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 static int next_of(const sli_lowering *l, int microbatch, int stage) {
   return l->walks->next[microbatch * l->stages + stage];
@@ -290,7 +290,7 @@ static void lay_ways(sli_lowering *l, const flow *f) {
   }
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static sl_status check_options(const sli_lowering *l) {
   const sli_paths *paths = l->pick.paths;

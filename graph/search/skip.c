@@ -221,7 +221,7 @@ static bool change_any(search *s) {
   return n < DRAWS;
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static void walk(search *s, sli_paths *before) {
   double back[BACK];
@@ -239,7 +239,7 @@ static void walk(search *s, sli_paths *before) {
   }
 }
 
-/* ---- the search ----------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* Sets the number of skips that comes nearest to the share of all visits. */
 static sl_status count_out(search *s, double share) {

@@ -216,7 +216,7 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
   return status;
 }
 
-/* ---- one axis, or several as one ------------------------------------------------------------------------ */
+/* ---- one axis, or several as one ------------------------------------------------------------- */
 
 /* True if each device makes the whole sum. In serving this avoids equal parts, which do not
  * match the valid rows of a tick. */

@@ -116,8 +116,8 @@ sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis);
 sl_type sli_logical_type(const sl_tensor *t, int variant);
 sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout lies, int rank,
                        int variant);
-/* For rows at their experts: the call that says where they are, the layout of the ids where rows
- * come from, and the layout of the rows. */
+/* Describe rows at their experts: the call that says where they are, the layout of the ids where
+ * rows come from, and the layout of the rows. */
 const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t);
 sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids);
 bool sli_is_routed(const sli_layout *lies);

@@ -13,7 +13,7 @@ static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 /* Keys that change results. Some initializations change the base weights whenever PEFT loads a
  * folder. */
@@ -102,7 +102,7 @@ static sl_status check_target(const sli_peft_config *c, const char *module) {
   return sl_fail(SL_E_INPUT, "%s: layers_to_transform leaves out %s, which has an adapter", c->path, module);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Finds the value of the first key that matches a module. Keys are expressions for all of its
  * name, or for its end behind a dot. Otherwise returns the default; NULL if the config has none. */
