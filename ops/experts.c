@@ -39,7 +39,7 @@ SLI_COST(combine_cost, 0, 1, 2)
 
 SLI_COST(combine_b_cost, 0, 2, 3)
 
-/* ---- capacity ------------------------------------------------------------------------------------ */
+/* ---- capacity -------------------------------------------------------------------------------- */
 
 static sl_status limit_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;

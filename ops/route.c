@@ -34,7 +34,7 @@ static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
   *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
 }
 
-/* ---- own_ids ---------------------------------------------------------------------------------------- */
+/* ---- own_ids --------------------------------------------------------------------------------- */
 
 sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
   const sl_route *r = sli_route_of(call);

@@ -261,8 +261,8 @@ typedef struct sli_rounding {
 
 /* Reorders a matrix [k, n] while rounding f32 to bf16; zeros fill the padding of the new order.
  *
- *   turn_bf16   [n, k], k up to a multiple of 32; or, in strips, [n / 32, k / 32, 32, 32], n up to such a
- *               multiple as well; rows behind the last one are left as they are
+ *   turn_bf16   [n, k], k up to a multiple of 32; or, in strips, [n / 32, k / 32, 32, 32], n up to
+ *               such a multiple as well; rows behind the last one are left as they are
  *   pack_bf16   [n / block, k / 2, block, 2], k up to a multiple of 32 and n to one of `block`,
  *               itself one of 16. `from` may be transposed. */
 typedef struct sli_turning {

@@ -49,7 +49,7 @@ static void combine_b_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], combine_b_chunk);
 }
 
-/* ---- capacity ------------------------------------------------------------------------------------ */
+/* ---- capacity -------------------------------------------------------------------------------- */
 
 typedef struct limits {
   const sl_call *call;

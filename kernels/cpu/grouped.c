@@ -168,7 +168,7 @@ static void multiply_tile(const groups *g, const tile *t, const float *x, int64_
   scatter(g, t, c, y, n);
 }
 
-/* ---- y = x w^T ---------------------------------------------------------------------------------- */
+/* ---- y = x w^T ------------------------------------------------------------------------------- */
 
 static size_t grouped_linear_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -187,7 +187,7 @@ static void grouped_linear_cpu(const sl_call *call) {
   sl_team_for(call->team, g.ntiles, y_tile, &g);
 }
 
-/* ---- dx = dy w ------------------------------------------------------------------------------------ */
+/* ---- dx = dy w ------------------------------------------------------------------------------- */
 
 static size_t grouped_linear_b_scratch(const sl_call *call, int threads) {
   const sl_type *ids = &call->in_type[1], *x = &call->in_type[3];

@@ -1,3 +1,4 @@
+/* Search for calls that a team can run as one. */
 #include "kernels/cpu/joined.h"
 
 #include "base/base.h"

@@ -1,3 +1,4 @@
+/* Loading of OpenBLAS, and its matrix product. */
 #include "kernels/cpu/openblas.h"
 
 #include <dlfcn.h>

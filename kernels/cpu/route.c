@@ -20,7 +20,7 @@ static int64_t rows_of(const sl_call *call, int i) {
   return sl_call_rows(call, i, room_of(&call->in_type[i]));
 }
 
-/* ---- dispatch ------------------------------------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 static void dispatch_cpu(const sl_call *call) {
   const sl_route *r = sli_route_of(call);
@@ -34,7 +34,7 @@ static void dispatch_cpu(const sl_call *call) {
   sl_call_fill(call, 0, n);
 }
 
-/* ---- collect --------------------------------------------------------------------------------------- */
+/* ---- collect --------------------------------------------------------------------------------- */
 
 static void collect_cpu(const sl_call *call) {
   int64_t width = width_of(&call->out_type[0]), room = room_of(&call->out_type[0]), n = 0;
@@ -47,7 +47,7 @@ static void collect_cpu(const sl_call *call) {
   sl_call_fill(call, 0, n);
 }
 
-/* ---- own_ids ---------------------------------------------------------------------------------------- */
+/* ---- own_ids --------------------------------------------------------------------------------- */
 
 static void own_ids_cpu(const sl_call *call) {
   const sl_route *r = sli_route_of(call);
@@ -59,7 +59,7 @@ static void own_ids_cpu(const sl_call *call) {
   sl_call_fill(call, 0, n);
 }
 
-/* ---- give_back --------------------------------------------------------------------------------------- */
+/* ---- give_back ------------------------------------------------------------------------------- */
 
 static void give_back_cpu(const sl_call *call) {
   const sl_route *r = sli_route_of(call);
@@ -72,7 +72,7 @@ static void give_back_cpu(const sl_call *call) {
   sl_call_fill(call, 0, rows);
 }
 
-/* ---- restore ----------------------------------------------------------------------------------------- */
+/* ---- restore --------------------------------------------------------------------------------- */
 
 /* Returns the part that has the rows of an expert. */
 static int part_of(const sl_route *r, int parts, int32_t id) {

@@ -1,3 +1,4 @@
+/* Loading of cuBLASLt. */
 #include "kernels/cuda/blas.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* Files that stand for memory: creation, limits, and the table of their address ranges. */
 #include "kernels/disk/file.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Transfers in flight by io_uring, cut into pieces. */
 #include "kernels/disk/ring.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Synchronous transfers between a file and host memory, direct or through a buffer. */
 #include "kernels/disk/way.h"
 
 #include <errno.h>

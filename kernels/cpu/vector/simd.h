@@ -206,7 +206,8 @@ static inline vec exp_fraction(vec x, uvec *n_bits) {
 /* Returns e^x; zero below -86.6, infinite above 88.7. */
 static inline vec vexp(vec x) {
   uvec n;
-  vec e = exp_fraction(x, &n), half = (vec)((n << 23) + ((127u - 1) << 23)); /* 2^(n-1): n may be 128 */
+  /* half: 2^(n-1), because n may be 128 */
+  vec e = exp_fraction(x, &n), half = (vec)((n << 23) + ((127u - 1) << 23));
   vec y = pick(x < -86.6f, (vec){0}, e * half * 2.0f);
   return pick(x > 88.72f, set(__builtin_inff()), y);
 }
@@ -222,8 +223,8 @@ static inline vec vabs(vec x) {
   return (vec)((ivec)x & 0x7fffffff);
 }
 
-/* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2); with f = m - 1, log m = f - f^2/2 + f^3 p(f),
- * p fitted by least squares (relative error 9e-10 before rounding). Within 2 ulp. */
+/* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2).
+ * With f = m - 1, log m = f - f^2/2 + f^3 p(f), p fitted by least squares (relative error 9e-10 before rounding). Within 2 ulp. */
 static inline vec vlog(vec x) {
   ivec small = x < 0x1p-126f; /* scaled into the normal range */
   vec scaled = pick(small, x * 0x1p23f, x);
