@@ -223,8 +223,9 @@ static inline vec vabs(vec x) {
   return (vec)((ivec)x & 0x7fffffff);
 }
 
-/* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2).
- * With f = m - 1, log m = f - f^2/2 + f^3 p(f), p fitted by least squares (relative error 9e-10 before rounding). Within 2 ulp. */
+/* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2); with f = m - 1,
+ * log m = f - f^2/2 + f^3 p(f), p fitted by least squares (relative error 9e-10 before rounding).
+ * Within 2 ulp. */
 static inline vec vlog(vec x) {
   ivec small = x < 0x1p-126f; /* scaled into the normal range */
   vec scaled = pick(small, x * 0x1p23f, x);
