@@ -3,7 +3,7 @@
  *
  * A row of k numbers in blocks has all its numbers first, then its blocks' scales as halves:
  *     Q8_0   int8 q[k] | half d[k / 32]            number = d q
- *     Q4_1   16 bytes per block, the lower half-bytes its first 16 numbers, the upper ones the others
+ *     Q4_1   16 bytes per block, the lower half-bytes its first 16 numbers, the upper the others
  *            | half d, m of each block             number = d q + m
  * Q5_0 of a file, whose numbers are d q with q from -16 to 15, is stored as Q8_0. The product d q
  * is exact in f32, so a number has one value however it is unpacked.
