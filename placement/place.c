@@ -62,7 +62,7 @@ static bool is_local(const sl_machine *machine, int node) {
 }
 
 static int compare_devices(const void *a, const void *b) {
-  return *(const int *)a - *(const int *)b; /* by their first cores, which differ */
+  return *(const int *)a - *(const int *)b; /* compares first cores, which differ */
 }
 
 static void place_apart(sl_placement *placement) {

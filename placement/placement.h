@@ -10,7 +10,7 @@ struct sl_machine {
   hwloc_obj_type_t leaf; /* object type of a core: HWLOC_OBJ_CORE, or HWLOC_OBJ_PU if the system
                             does not report cores */
   int ncores, nnodes;
-  hwloc_obj_t *cores; /* [ncores] in logical order: neighbours share the most caches */
+  hwloc_obj_t *cores; /* [ncores] cores in logical order: neighbours share the most caches */
   int *node;          /* [ncores] */
   hwloc_obj_t *locality; /* [nnodes] smallest part of the machine around a node's cores */
 };

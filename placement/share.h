@@ -15,8 +15,8 @@ void sli_share_range(int cores, int part, int parts, int *first, int *end);
 void sli_share_take(const sl_machine *machine, int part, int parts);
 
 /* Binds process `local` of the `nlocal` that a launcher has started here, if their cores must
- * overlap: if all of them, bound like this one, would need more than this computer has. Cores left
- * to others stay free. */
+ * overlap: if all of them, bound like this one, would need more than this computer has. Otherwise
+ * keeps the launcher's binding. */
 void sli_share_take_among(int local, int nlocal);
 
 #endif

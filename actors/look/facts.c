@@ -16,7 +16,7 @@ typedef enum subject { OF_ACTOR, OF_REGISTER, OF_QUEUE, OF_DEVICE } subject;
 typedef struct fact {
   int32_t subject, id;
   int64_t number;  /* firings, slots, or the running actor */
-  double seconds;  /* of a queue; for a device: its idle fraction */
+  double seconds;  /* seconds of a queue; idle fraction of a device */
 } fact;
 
 static size_t list_facts(const sl_look *look, fact *out) {

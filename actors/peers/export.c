@@ -43,7 +43,7 @@ static size_t portion_bytes(const sl_plan *plan, const head *h) {
 struct sl_export {
   const sl_runtime *rt;
   size_t most;              /* most bytes of a portion */
-  head head;                /* of the next portion */
+  head head;                /* header of the next portion */
   sl_trace_record *records;
   size_t nrecords, at;      /* all records; those before `at` have been sent */
   char *bytes;              /* the last portion */

@@ -30,7 +30,7 @@ int64_t sli_flow_taken(const sl_plan *plan, const sl_port *port, int64_t n) {
 
 typedef struct reader {
   int32_t actor, map;
-  int64_t first_key; /* it answers this key and later ones */
+  int64_t first_key; /* first key that it answers */
 } reader;
 
 struct sli_flow {
@@ -38,7 +38,7 @@ struct sli_flow {
   int32_t *first; /* [nregs + 1] into readers */
   reader *readers;
   int32_t *next;  /* [nregs] circular list of the registers that share its slots */
-  int64_t *reach; /* [nregs] how many keys before the newest may still have slots */
+  int64_t *reach; /* [nregs] number of keys before the newest that may still have slots */
   int32_t *lasting; /* [nregs] initial slots that are never given back */
 };
 

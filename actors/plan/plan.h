@@ -20,7 +20,7 @@ int64_t sli_map_first(const sl_map *map, int64_t n);
  * number of keys written since. */
 int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps);
 
-/* An actor fires in one of every so many steps; and the largest such number. */
+/* Number of steps from one in which an actor fires to the next; and the largest possible. */
 enum { SLI_EVERY_MOST = 1 << 24 };
 static inline int64_t sli_every(const sl_actor *a) { return SLI_MAX(a->every, 1); }
 
@@ -53,7 +53,7 @@ static inline int32_t sli_memory_of(const sl_register *r) {
   return r->shares ? r->shares : r->over;
 }
 
-/* Continues a hash with everything an op with nin inputs is told to do (hash.c). */
+/* Continues a hash with everything that an op with nin inputs gets from its attrs (hash.c). */
 uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *attrs, int nin);
 
 /* Checks the registers and pools of a plan whose ends are derived (check.c); names the culprit. */

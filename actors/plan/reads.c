@@ -26,7 +26,7 @@ typedef struct reading {
   bool *there;       /* [bases] the base takes part in the firing */
   bool *known;       /* [extents] the valid length is known */
   int nwritten;
-  stretch *written;  /* [calls' outputs] in order, with gaps between them */
+  stretch *written;  /* [calls' outputs] sorted, with gaps between them */
   uint64_t *checked; /* [variants] hash of the inputs it was last checked with; 0: not yet */
 } reading;
 

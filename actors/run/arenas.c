@@ -91,7 +91,7 @@ static void watch_memory(sl_runtime *rt, int32_t i) {
   }
   waits |= from && (from->ops->wait || (!r->nconsumers && !is_done_at_launch(from)));
   if (rt->plan->regs[i].rows) c->blank = rt->plan->regs[i].slot_stride;
-  bool lasts = rt->plan->regs[i].held || rt->plan->regs[i].initial; /* it is updated in place */
+  bool lasts = rt->plan->regs[i].held || rt->plan->regs[i].initial; /* updated in place */
   if (c->owner || waits || lasts || !r->worker || r->worker->process >= 0) return;
   c->poison = r->stride;
   c->closed = plain && !r->shared.bank;

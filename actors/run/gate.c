@@ -7,7 +7,7 @@ static void wake_all(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->nworkers; i++) sli_worker_wake(&rt->workers[i]);
 }
 
-/* With peers a stop is only a request: all processes must end with the same step. */
+/* Requests a stop. With peers it remains a request: all processes must end with the same step. */
 void sl_runtime_stop(sl_runtime *rt) {
   if (rt->options.peers) {
     atomic_store(&rt->wants_stop, true);

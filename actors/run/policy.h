@@ -105,7 +105,7 @@ static NOINLINE bool bring_allowed(worker *w, queue *q) {
   for (actor **at = q->top; at-- > q->runnable;) {
     int32_t cause = refusal(w, q, *at);
     if (!cause && is_parked(w, q, at)) {
-      next -= next != NULL; /* those behind it have moved up */
+      next -= next != NULL; /* later actors have moved up */
       continue;
     }
     int far = !cause && (*at)->fenced ? readiness(*at) : COMPLETE;

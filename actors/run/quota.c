@@ -21,7 +21,7 @@ void sli_runtime_post_quotas(sl_runtime *rt, int n, const sl_quota_change *chang
   for (int i = 0; i < n; i++) {
     reg *r = &rt->regs[changes[i].reg];
     rt->quotas[r->id] = changes[i].slots;
-    if (r->worker->process >= 0) continue; /* its own process gets a message too */
+    if (r->worker->process >= 0) continue; /* the register's own process gets a message too */
     atomic_store(&r->resize.wanted, changes[i].slots);
     if (atomic_exchange(&r->resize.asked, true)) continue; /* the message in flight covers it */
     sli_message m = {.reg = r->id, .kind = SLI_QUOTA};

@@ -44,15 +44,15 @@ typedef struct tick_step {
   int64_t delta;
   const struct tick_step *next;
   int32_t microbatch, piece;
-  int32_t ahead;          /* its step minus the actor's own step */
+  int32_t ahead;          /* step of the tick minus the actor's own step */
   bool last;              /* the last firing of the actor's step */
   bool turns;             /* last firing of the step, or the actor's rank may change after it */
 } tick_step;
 
 typedef struct in_port {
   walk at;
-  bool waiting;    /* its key is needed but not ready */
-  bool early;      /* its slot may go back at launch, because the producer queues up behind */
+  bool waiting;    /* needs a key that is not ready */
+  bool early;      /* may return its slot at launch, because the producer queues up behind */
   bool fenced;     /* consumer and producer may be notified at launch: one queue waits for the
                       other on the device, at a fence */
   uint32_t mask;
@@ -104,8 +104,8 @@ typedef struct bank {
 typedef struct sharing {
   bank *bank;            /* the bank whose slots it uses, or NULL */
   reg *next;             /* next member of the bank */
-  bool told;             /* its lazy W know that a slot of the bank is wanted; reset when one
-                            comes back */
+  bool told;             /* lazy W of the register know that a slot of the bank is wanted; reset
+                            when one comes back */
 } sharing;
 
 /* Change of a register's quota during a run. Only the producer's worker touches it, except the last
@@ -141,13 +141,15 @@ typedef struct contents {
   bool lags;             /* part of it was ready at the start, so its ticks differ from its
                             readers' */
   slot_tag *tags;        /* [slots] NULL: nothing is checked (tags.h) */
-  _Atomic int32_t *owner; /* which of two aliased registers holds their memory; NULL: not aliased */
-  const sl_plan *named;  /* with tags: plan for names in messages */
+  _Atomic int32_t *owner; /* number of the aliased register that holds the memory now; NULL: not
+                             aliased */
+  const sl_plan *named;  /* plan for names in messages, if there are tags */
 } contents;
 
 struct reg {
   /* Producer's worker only. */
-  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* with a bank 1: a slot may be lent */
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* number of free slots; with a bank 1: a slot may be
+                                              lent */
   uint32_t watch;        /* taking a slot with fewer free than this is an event: least_free, or
                             any number if slots are counted */
   int32_t *free;         /* stack of free slots; with a bank: the lent slot */
@@ -172,7 +174,7 @@ struct reg {
                             `pending` is then unused */
   group *far;            /* [nfar] consumers on other workers, by worker */
   int32_t nconsumers, nfar;
-  bool carried;          /* in another process: the data carries the READY message */
+  bool carried;          /* slots are in another process: the data carries the READY message */
   bool lazy;             /* lazy W read it: they are notified when the producer waits */
   uintptr_t base;        /* address of slot 0, or 0 without data */
   size_t stride;
@@ -192,7 +194,8 @@ typedef struct row_note {
 /* Valid lengths of an actor's slots, if any have rows. */
 typedef struct extents {
   int32_t **now;           /* [bases] pointers passed to a launch */
-  row_note *notes;         /* [mask + 1] by firing; for an actor in another process, its reports */
+  row_note *notes;         /* [mask + 1] notes by firing; for an actor in another process, its
+                              reports */
   uint64_t mask;
   _Atomic uint64_t *read;  /* [inputs] rows read so far; also read from outside, relaxed */
 } extents;
@@ -202,12 +205,12 @@ typedef struct binding {
   sl_firing firing;
   void **bases;          /* [inputs, outputs, workspace] */
   uint8_t *first;        /* [inputs, outputs, workspace] */
-  sl_move *move;         /* for a link to another process */
+  sl_move *move;         /* destination, for a link to another process */
   extents *extents;      /* NULL: all slots are full */
-  const uint64_t *durations; /* by tick; NULL: all equal */
+  const uint64_t *durations; /* durations by tick; NULL: all equal */
   struct {               /* if slots are checked: */
-    bool copies;         /* it passes its input on */
-    bool repeats;        /* several of its firings share a tick, or it fires once a step */
+    bool copies;         /* passes its input on */
+    bool repeats;        /* several firings share a tick, or it fires once a step */
   } checks;
 } binding;
 
@@ -237,17 +240,17 @@ struct actor {
   const tick_step *tick; /* tick entry of the next firing */
   int64_t fired;         /* firings launched so far */
   _Atomic int64_t done;  /* firings completed; read from outside, relaxed */
-  int64_t every;         /* fires in one of every so many steps */
+  int64_t every;         /* steps from one in which it fires to the next */
   const sl_program *program; /* NULL: nothing to run */
   int64_t step;          /* step of the next firing */
   uint64_t order_base;   /* class and rank, without the share of tick groups */
   int32_t id;
   bool gated;            /* waits for its next step to begin */
   bool notifies;         /* lazy W read its outputs: it notifies them when it waits */
-  bool binds;            /* its queue touches data */
+  bool binds;            /* queue of the actor touches data */
   bool fenced;           /* some of its ports, or their other ends, are fenced */
   bool borrows;          /* some of its outputs use a bank */
-  bool ordered;          /* it is in its queue's fixed order */
+  bool ordered;          /* has places in its queue's fixed order */
   lazy lazy;
   binding bound;         /* arguments of its launch */
   const sl_actor *plan;
@@ -272,8 +275,8 @@ typedef struct flight {
 } flight;
 
 struct queue {
-  _Alignas(SLI_CACHE_LINE) actor **runnable; /* in reverse order, the next one last; before the
-                                                first is a sentinel that stays first */
+  _Alignas(SLI_CACHE_LINE) actor **runnable; /* runnable actors, sorted, the next one last;
+                                                before the first is a sentinel that stays there */
   actor **top;           /* end of `runnable` */
   bool listed;           /* already listed, or full: need not be listed */
   bool selective;        /* pools, banks, lazy W, a fixed order or look-ahead may hold back an
@@ -284,7 +287,7 @@ struct queue {
   uint64_t look_ahead_ns;
   int32_t nactors;
   actor **actors;        /* [nactors] all actors that fire here */
-  queue *next;           /* in the worker's ring of queues with firings to start */
+  queue *next;           /* next in the worker's ring of queues with firings to start */
   uint64_t busy_until_ns;/* end of the last firing */
   bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
                  uint64_t now_ns, uint64_t duration_ns, uint64_t *fence); /* ops->launch */
@@ -365,7 +368,7 @@ struct worker {
                               and a fast clock */
   bool held;               /* one of its queues is held */
   uint32_t reopened;       /* the gate's counter, as last seen */
-  queue *last;             /* in the ring of queues with firings to start, or NULL */
+  queue *last;             /* last in the ring of queues with firings to start, or NULL */
   awaited awaited;
   ring ring;
   sli_clock clock;
@@ -376,9 +379,9 @@ struct worker {
   int32_t id;
   int32_t process;         /* stands for all workers of that process; -1: a worker of this
                               process */
-  const sl_peers *peers;   /* for the carrier: transport that it drives; else NULL */
+  const sl_peers *peers;   /* transport that the carrier drives; NULL for other workers */
   pthread_t thread;
-  sli_arena memory;        /* its own data, in cache lines that no other worker touches */
+  sli_arena memory;        /* arena for its own data, in cache lines that no other worker touches */
   sl_status status;        /* result of opening its queues */
   char *detail;
   _Alignas(SLI_LINE_PAIR) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
@@ -409,10 +412,11 @@ struct sl_runtime {
   bool carries_apart;    /* the carrier is a worker without devices */
   int32_t nworkers;      /* workers of devices, then those of queues with `apart` */
   worker *workers;
-  worker *away;          /* [plan->nprocesses] with peers: the other processes, as workers */
+  worker *away;          /* [plan->nprocesses] stand-ins for the other processes, with peers */
   sli_remote *remotes;   /* list of other processes' exports */
-  worker *carrier;       /* with peers: the worker that drives them; finishes last */
-  actor *actors;         /* [plan->nactors] and a sentinel that sorts last and never fires */
+  worker *carrier;       /* worker that drives the peers; finishes last */
+  actor *actors;         /* [plan->nactors] actors, and a sentinel that sorts last and never
+                            fires */
   reg *regs;
   queue *queues;
   device *devices;
@@ -422,10 +426,10 @@ struct sl_runtime {
   sli_arena memory;
   int64_t first_step;    /* first step of the run */
   int64_t steps;         /* completed, including those before first_step */
-  _Atomic int32_t *quotas; /* [nregs] as last requested; written only by the thread that changes
-                              quotas */
+  _Atomic int32_t *quotas; /* [nregs] quotas last requested; written only by the thread that
+                              changes quotas */
   gate gate;
-  _Atomic bool wants_stop;   /* with peers */
+  _Atomic bool wants_stop;   /* stop request, with peers */
   crew crew;
   failure failure;
   _Atomic uint64_t first_firing_ns;
@@ -488,7 +492,7 @@ void sli_worker_take(worker *w, const sli_message *m); /* handles a message as i
 void sli_actor_start(worker *w, actor *a);             /* first look at an actor's ports */
 
 /* post.c */
-void sli_post(worker *to, const sli_message *m); /* from a thread that is no worker */
+void sli_post(worker *to, const sli_message *m); /* sends from a thread that is no worker */
 
 /* arenas.c */
 /* Creates the arenas of the worker's devices; NULL: of devices without a worker. */

@@ -104,7 +104,7 @@ static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
   for (int32_t i = 0; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
 }
 
-/* At launch: notifies the consumers that can wait on the device. Returns whether there are
+/* Notifies, at launch, the consumers that can wait on the device. Returns whether there are
  * others. */
 static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot,
                                       uint64_t fence) {
@@ -124,7 +124,7 @@ static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t sl
   return others;
 }
 
-/* At completion: notifies the consumers that could not wait on the device. */
+/* Notifies, at completion, the consumers that could not wait on the device. */
 static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
   if (LIKELY(r->only && !r->fences)) {
     slot_ready(w, r->only, key, slot);
@@ -140,7 +140,7 @@ static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
     if (!some || !r->consumers[i]->fenced) slot_ready(w, r->consumers[i], key, slot);
 }
 
-/* At launch: tells the producer, which can wait on the device, that a slot is free. */
+/* Tells the producer at launch that a slot is free, if it can wait on the device. */
 static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, uint64_t fence) {
   reg *r = p->reg;
   if (r->worker != w) {

@@ -58,7 +58,7 @@ static NOINLINE void share_out(timers *t) {
   t->filled |= 1;
 }
 
-/* Takes the first timer. */
+/* Takes the first timer, which must exist. */
 static inline queue *take_timer(timers *t) {
   if (!(t->filled & 1)) share_out(t);
   queue *q = t->buckets[0].first;

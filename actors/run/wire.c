@@ -1,4 +1,4 @@
-/* From plan records to run-time state: registers, actors, and the ports between them. */
+/* Wiring: turns plan records into run-time registers, actors, and the ports between them. */
 #include "actors/run/state.h"
 
 #include <stdlib.h>

@@ -64,7 +64,7 @@ struct head {
   uint64_t plan_hash;
   uint32_t clock;
   int32_t microbatches, pieces;
-  uint32_t checksum; /* of the head, with 0 in this field, and of the section table after it */
+  uint32_t checksum; /* hash of the head, with 0 in this field, and of the section table after it */
   int64_t steps;
   uint64_t dropped;
 };
@@ -72,8 +72,8 @@ _Static_assert(sizeof(struct head) == 64, "no padding");
 
 struct section {
   uint32_t id, item_bytes;
-  uint64_t count, offset; /* from the start of the file */
-  uint64_t hash;          /* of its bytes */
+  uint64_t count, offset; /* offset: from the start of the file */
+  uint64_t hash;          /* hash of the section's bytes */
 };
 _Static_assert(sizeof(struct section) == 32, "no padding");
 
@@ -145,7 +145,7 @@ struct firing_item {
   uint64_t start_ns, end_ns;
   int64_t firing, tick, step;
   int32_t actor, microbatch, piece;
-  int32_t reg; /* what the queue waited for, or SL_NONE */
+  int32_t reg; /* register that the queue waited for, or SL_NONE */
   uint32_t wait;
   uint32_t rows; /* 1 + valid rows that it has filled, or read; 0: unknown, or none */
 };

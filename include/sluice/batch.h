@@ -16,7 +16,7 @@ extern "C" {
 
 enum { SL_PAGE = 64 }; /* positions in a page of the KV cache */
 
-/* How the next token of a sequence is chosen, if one is wanted. */
+/* Sampling settings of a sequence's next token. */
 typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;

@@ -33,8 +33,8 @@ extern const sl_op sl_op_combine, sl_op_combine_b;
 extern const sl_op sl_op_expert_limit;
 
 /* Dispatch of rows to the devices of their experts, and their return; --expert-parallel puts these
- * ops around those above. ids i32 [..., k] are counted place by place; attrs.user = sl_route. The
- * valid rows of outputs number as many as the ids in question, see sl_op.fills.
+ * ops around those above. ids i32 [..., k] are counted place by place; attrs.user = sl_route. An
+ * output has one valid row for each id that it concerns (sl_op.fills).
  * dispatch(x [..., N] or [..., k, N], ids) -> rows of the ids for experts first .. first + count.
  * collect(p0, p1, ...) -> their rows, concatenated.
  * own_ids(ids) -> those ids. More ids than the output has room for end the run.
@@ -43,7 +43,7 @@ extern const sl_op sl_op_expert_limit;
  * expert; the parts divide `count` experts among them. Or [..., N]: a token's rows summed in the
  * order of its ids. */
 typedef struct sl_route {
-  sl_type type;          /* of the output, with room for that many rows */
+  sl_type type;          /* type of the output; its dims are the room for rows */
   int64_t first, count;  /* experts */
   int64_t begin, end;    /* places of ids, counted over all tokens */
   int64_t expected;      /* rows if all experts have equally many: for devices without values */

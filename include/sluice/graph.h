@@ -39,8 +39,8 @@ typedef struct sl_here {
 
 /* ---- graph ---------------------------------------------------------------- */
 
-/* How sequences are cut into pieces. EVEN: equal lengths (the first pieces are one position longer
- * if the length does not divide). BALANCED: equal forward time, by the ops' costs. */
+/* Method of cutting sequences into pieces. EVEN: equal lengths (the first pieces are one position
+ * longer if the length does not divide). BALANCED: equal forward time, by the ops' costs. */
 typedef enum sl_cut { SL_CUT_EVEN, SL_CUT_BALANCED } sl_cut;
 
 /* Training settings of the program that runs a model, such as actorrun's options. They override or
@@ -54,7 +54,8 @@ typedef struct sl_training {
   const char *const *frozen; /* patterns: see sl_freeze() */
   int nlora;
   const char *const *lora;   /* "h.*.attn=8,alpha=16": see sl_lora() */
-  int64_t steps; /* steps of the run: end of the decay for schedules that name none; 0: unknown */
+  int64_t steps;             /* steps of the run: end of the decay for schedules that name none;
+                                0: unknown */
 } sl_training;
 
 /* Settings of a served graph. Each tick is one row of positions, which may belong to any sequences
@@ -69,8 +70,8 @@ typedef struct sl_serving {
   sl_rest (*rest)(void *ctx, const char *param); /* storage format (rest) of a weight, if all its
                                                     consumers can read it; NULL: all f32 */
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
-  uint64_t (*await)(void *ctx, const sl_tick *tick); /* for devices that hold no values: see
-                                                        sl_source.await */
+  uint64_t (*await)(void *ctx, const sl_tick *tick); /* see sl_source.await; for devices that
+                                                        hold no values */
   void *ctx;
 } sl_serving;
 
@@ -87,7 +88,7 @@ typedef struct sl_graph_options {
   bool infer;
   void (*feed_tokens)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
-  sl_serving *serve; /* with `infer`: serves the graph, whose only output is "sampled": one
+  sl_serving *serve; /* serves the graph, with `infer`: its only output is "sampled", one
                         sl_sampled for each pick of the batch. Must outlive the graph; NULL: not
                         served */
   uint64_t shuffle; /* sl_tokens: seed of the order of sequences, which changes with every epoch;
@@ -468,7 +469,7 @@ void sl_freeze_at(sl_here at, sl_graph *g, const char *pattern);
 typedef struct sl_group_settings {
   float lr;           /* peak rate: scales the schedule's rates by lr / the optimizer's lr */
   float lr_scale;     /* scales the schedule's rates by this instead */
-  float weight_decay; /* for every matched tensor, also those of less than two dims */
+  float weight_decay; /* decay of every matched tensor, also those of less than two dims */
 } sl_group_settings;
 #define sl_group(g, pattern, ...) sl_group_at(SL_HERE, g, pattern, __VA_ARGS__)
 void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_settings *settings);

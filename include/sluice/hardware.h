@@ -91,8 +91,10 @@ typedef struct sl_hardware {
   sl_hardware_link host_link;  /* between devices of a host */
   double copy_bytes_per_second; /* between a device's memory and the host's, in each direction at
                                    once; 0, here and for host and disk below: takes no time */
-  double host_memory_bytes_per_second; /* of a host, shared by all its copies and updates */
-  double disk_read_bytes_per_second, disk_write_bytes_per_second; /* of each device's disk */
+  double host_memory_bytes_per_second; /* memory bandwidth of a host, shared by all its copies
+                                          and updates */
+  /* bandwidths of each device's disk */
+  double disk_read_bytes_per_second, disk_write_bytes_per_second;
   bool in_turn;                /* arithmetic and traffic do not overlap */
   int nrows;
   const sl_hardware_row *rows;
@@ -105,10 +107,12 @@ typedef struct sl_hardware {
   double links_per_host;       /* shared by the host's devices; 0: one each */
   int npairs;
   const sl_hardware_pair *pairs; /* links that differ from the above */
-  double gradient_bytes; /* bytes per gradient element when devices sum gradients; 0: as stored */
+  double gradient_bytes;       /* bytes per gradient element when devices sum gradients; 0: as
+                                  stored */
   double step_seconds;         /* fixed cost of a step */
   double firing_seconds;       /* fixed cost of a device's firing, besides its calls */
-  double wake_seconds; /* cost of each firing that reads data of another device in its process */
+  double wake_seconds;         /* cost of each firing that reads data of another device in its
+                                  process */
   int busy;                    /* devices of a host that compute at once; set by sl_lower */
   double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
 } sl_hardware;

@@ -47,7 +47,7 @@ sl_status sl_look_import(sl_look *look, const void *bytes, size_t size);
 
 /* Reason why an actor does not fire, or why an idle queue does not go on. */
 typedef struct sl_actor_wait {
-  int32_t actor;    /* for a queue: the actor of the queue that is meant; SL_NONE */
+  int32_t actor;    /* the actor that is meant, for a wait of a queue; SL_NONE */
   sl_tick tick;     /* tick of that actor's next firing */
   sl_wait why;      /* INPUT, CREDIT: waits for `reg`; POLICY: ready but put off; NONE: nothing
                        visible is missing */

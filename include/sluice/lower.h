@@ -35,7 +35,7 @@ typedef struct sl_home_options {
   const sl_home *of;       /* the last that matches a register counts */
   const char *disk;        /* folder for registers on disk; NULL: $TMPDIR, or /var/tmp */
   size_t disk_bytes;       /* disk budget of each device; 0: no limit */
-  const char *update;      /* which device updates parameters: "device" (NULL); "host" (beside
+  const char *update;      /* device that updates parameters: "device" (NULL); "host" (beside
                               GPUs, on the host's cores and in its memory); or "every:K": every
                               K-th block the device, the others the host */
   size_t host_bytes;       /* budget of each device for host memory beside its own; 0: no limit */
@@ -106,12 +106,12 @@ typedef struct sl_cost {
 typedef struct sl_state_tensor {
   const char *name;
   sl_type type;          /* type of the data here */
-  const sl_shard *shard; /* which part of the whole it is; NULL: all */
+  const sl_shard *shard; /* part of the whole that is here; NULL: all */
   bool replica;          /* a device of lower rank has the same: no need to store it */
   const void *data;      /* NULL: in memory that the host cannot address */
   int32_t reg, slot;     /* between runs: its slot, for sl_runtime_read() ... */
   size_t offset;         /* ... and sl_runtime_write(); offset within the slot */
-  float start;           /* for optimizer state: value of all elements before the first step */
+  float start;           /* value of all elements before the first step, for optimizer state */
 } sl_state_tensor;
 
 typedef struct sl_stage_state {
@@ -144,7 +144,7 @@ typedef struct sl_lower_options {
    * The layout decides which number that device has. */
   int data_parallel;       /* D [1] */
   int sequence;            /* Q [1] */
-  const char *sequence_attention; /* how attention reaches other positions: "heads" (all
+  const char *sequence_attention; /* method of attention across positions: "heads" (all
                                      positions, for some heads), "ring" (chunk by chunk), "auto"
                                      (NULL): by cost */
   const char *sequence_layout; /* positions of a device: "contiguous", or "zigzag", which
@@ -172,12 +172,12 @@ typedef struct sl_lower_options {
                               depend on it, but the traffic of each link does */
   bool vocab_parallel;     /* shards the vocabulary's tables over the stages: those of the
                               classifier before the loss, and embeddings with as many words */
-  int vocab_barriers;      /* how often a microbatch then waits for all stages: 1 (the products
-                              of the logits' gradient come before the sums) or 2; 0: 2 */
-  bool any_order;          /* for predictions: skips the search for an order of passes, because
-                              the step time is not wanted */
-  bool alike;              /* for predictions: plans one device per stage, which stands for its
-                              whole grid. Exact if all have parts of one size; otherwise it is
+  int vocab_barriers;      /* number of times a microbatch then waits for all stages: 1 (the
+                              products of the logits' gradient come before the sums) or 2; 0: 2 */
+  bool any_order;          /* skips the search for an order of passes, for predictions that need
+                              no step time */
+  bool alike;              /* plans one device per stage, which stands for its whole grid, for
+                              predictions. Exact if all have parts of one size; otherwise it is
                               the device with the largest parts */
   bool free_data;          /* devices that share tensors may also share the rows of the data, if
                               that is cheapest */
@@ -195,18 +195,19 @@ typedef struct sl_lower_options {
                               a pass keeps its device until it is done */
   int ngiven;              /* distributions of tensors requested by the user */
   const sl_given_sbp *given;
-  int processes; /* number of processes, which drive equal numbers of devices if possible [1] */
+  int processes;           /* number of processes, which drive equal numbers of devices if
+                              possible [1] */
   const char *schedule;    /* name in the schedule table; NULL: "1f1b" */
   const char *chosen;      /* schedule auto: an earlier result for the same graph and options
                               (sl_lowered_chosen), instead of a new search */
   const char *order;       /* "derive", or a file with the order of passes of each device; NULL:
                               decided at run time */
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
-  const char *paths;       /* file with the stages that each microbatch visits, one line like "0:
-                              0 2 3" each; NULL: all */
+  const char *paths;       /* > 0: searches for paths that leave out this fraction of all visits
+                              and shorten a step on the virtual clock (sl_lowered_paths) */
   double skip;             /* > 0: searches for paths that leave out this fraction of all visits
                               and shorten a step on the virtual clock (sl_lowered_paths), */
-  bool swap;               /* and may also reorder the visits */
+  bool swap;               /* reorders the visits as well, if that is shorter (with `skip`) */
   int nquotas;
   const sl_quota *quotas;
   sl_home_options homes;   /* none: all registers stay where they are made */
@@ -219,7 +220,8 @@ typedef struct sl_lower_options {
    * of that name; several are separated by commas, and the last that matches a block counts */
   const char *recompute;
   sl_device_options devices;
-  double look_ahead; /* seconds a device stays idle for a better pass that is about to be ready */
+  double look_ahead;       /* seconds a device stays idle for a better pass that is about to be
+                              ready */
   double activations;      /* schedule auto: most activations a device may hold, in microbatches'
                               worth; 0: no limit */
   sl_cost cost;            /* timed devices; with chunks 0, cost of a device's whole share */
@@ -312,7 +314,7 @@ typedef struct sl_param_place {
   int32_t reg;           /* parameter register; its newest slot holds the values */
   size_t offset;         /* within that slot */
   sl_type type;          /* type of the data here */
-  const sl_shard *shard; /* which part of the whole it is; NULL: all */
+  const sl_shard *shard; /* part of the whole that is here; NULL: all */
   int rank, device;      /* rank among its stage's devices; device number */
   bool replica;          /* an earlier place has the same */
 } sl_param_place;
@@ -322,14 +324,14 @@ typedef struct sl_param_place {
  * together hold each value once. */
 typedef struct sl_param_info {
   const char *name;
-  sl_type type;          /* of the whole, in its values */
+  sl_type type;          /* type of the whole, in its values */
   sl_rest rest;          /* storage format at its places, whose types describe the stored data */
   sl_init init;
   const sl_adapter *adapter; /* adapter on it, or, by its name, the adapter it is part of; NULL:
                                 neither */
   int stage;
   int nplaces;
-  const sl_param_place *places; /* by rank */
+  const sl_param_place *places; /* places by rank */
 } sl_param_info;
 int sl_lowered_params(const sl_lowered *lowered, const sl_param_info **out);
 

@@ -166,11 +166,11 @@ typedef struct sl_attrs {
                       dim d */
   int ndims;               /* permute: the input dim of each output dim; expand: lengths of the
                               output, 0: the input's */
-  int64_t dims[SL_MAX_DIMS]; /* with ndims 2, position, position_w, rotary, rotary_b: positions
+  int64_t dims[SL_MAX_DIMS]; /* position, position_w, rotary, rotary_b, with ndims 2: positions
                                 from dims[0] of the part on are shifted by dims[1] */
   bool bf16;       /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
   int64_t rows;    /* pack: rows of the products that will read the weight */
-  /* For a call on a part: beginning of the part in the whole. embedding, embedding_w,
+  /* Beginning of the part in the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
    * indexed dim; position, position_w, rotary, rotary_b: first position (added to the tick's);
    * losses and their _part and _b: first column */

@@ -33,9 +33,9 @@ extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
  * for its type only; linear_w and attention do so with attrs.bf16. */
 extern const sl_op sl_op_pack;
 
-/* How this machine's CPU multiplies bf16: "amx-bf16", "avx512-bf16", "emulated", or NULL if it does
- * not. "emulated" is slow and for tests, set by the environment variable SLUICE_CPU_BF16: =1 needs
- * AVX-512; =tiles does in plain code what AMX does and runs anywhere. */
+/* Implementation of bf16 products on this machine's CPU: "amx-bf16", "avx512-bf16", "emulated", or
+ * NULL if there is none. "emulated" is slow and for tests, set by the environment variable
+ * SLUICE_CPU_BF16: =1 needs AVX-512; =tiles does in plain code what AMX does and runs anywhere. */
 const char *sl_cpu_bf16(void);
 /* Matrix product implementation on this machine's CPU, in bf16 or f32: "tiles", "OpenBLAS 0.3.21",
  * "oneDNN 2.6.0", or several. Each sums in an order of its own, so their results differ in bits. */
@@ -197,7 +197,7 @@ extern const sl_op sl_op_slice, sl_op_slice_b;
  * position is in exactly one part. If the inputs are shorter than `type` along another dim, so is
  * the result: pieces of sequences. */
 typedef struct sl_joint {
-  sl_type type;         /* of the whole */
+  sl_type type;         /* type of the whole */
   const sl_part *parts; /* [nin] */
 } sl_joint;
 extern const sl_op sl_op_join;
@@ -356,14 +356,14 @@ extern const sl_op sl_op_documents, sl_op_documents_piece;
 
 /* ---- images ---------------------------------------------------------------- */
 
-/* How a window moves over images: along their height, then along their width. 0 means the default.
- * For sequences, x [N, C, W], which count as images of height 1, the second of each pair applies
- * and the first is 0. */
+/* Movement of a window over images: along their height, then along their width. 0 means the
+ * default. For sequences, x [N, C, W], which count as images of height 1, the second of each pair
+ * applies and the first is 0. */
 typedef struct sl_window {
   int64_t size[2];     /* size of a pool [the whole image]; a convolution's kernel gives its own */
-  int64_t stride[2];   /* from one window to the next [1; for a pool its size] */
+  int64_t stride[2];   /* step between windows [1; for a pool its size] */
   int64_t pad[2];      /* positions added on both sides; for a pool at most half its size */
-  int64_t dilation[2]; /* from one element of the kernel to the next [1]; not for pools */
+  int64_t dilation[2]; /* step between elements of the kernel [1]; not for pools */
   int64_t groups;      /* groups of channels, each a convolution of its own [1] */
 } sl_window;
 
@@ -480,8 +480,8 @@ extern const sl_op sl_op_source;
 typedef struct sl_sink {
   void (*take)(void *ctx, const sl_tick *tick, int n, const void *const *values);
   void *ctx;
-  void (*passed)(void *ctx, const sl_tick *tick); /* on devices that hold no values, instead of
-                                                     take(); or NULL */
+  void (*passed)(void *ctx, const sl_tick *tick); /* replaces take() on devices that hold no
+                                                     values; or NULL */
 } sl_sink;
 
 /* report(values...) -> nothing. */

@@ -36,10 +36,10 @@ typedef struct sl_optimizer {
   int64_t decay_steps; /* step at which the rate reaches min_lr [0] */
   float beta1, beta2;  /* [AdamW and Adam 0.9, 0.95; Lion 0.9, 0.99] */
   float eps;           /* [1e-8] */
-  float weight_decay;  /* on tensors of two dims or more [AdamW and Lion 0.1, others 0] */
+  float weight_decay;  /* decay of tensors of two dims or more [AdamW and Lion 0.1, others 0] */
   float clip;          /* global gradient norm [1.0] */
   const struct sl_op *rule; /* the optimizer's op [sl_op_adamw]: see below */
-  float momentum;      /* of SGD [0] */
+  float momentum;      /* momentum of SGD [0] */
   bool nesterov;       /* SGD: Nesterov momentum */
   sl_rate schedule;
   int64_t decay_begin; /* WSD: step at which the decay begins [9/10 of decay_steps] */
@@ -48,7 +48,7 @@ typedef struct sl_optimizer {
   /* Replaces the schedule: returns the rate of a step, counted from 0. May read `user`. Called on
    * any thread, more than once per step; must always return the same value. */
   float (*rate)(const struct sl_optimizer *o, int64_t step);
-  const void *user;    /* for `rate` and the user's own ops; must outlive the run */
+  const void *user;    /* data for `rate` and the user's own ops; must outlive the run */
 } sl_optimizer;
 
 /* Learning rate of step `step` (from 0); `o` has its defaults filled in. */

@@ -57,7 +57,7 @@ typedef struct sl_actor {
                                step, so it needs an input */
   int32_t own_ticks;        /* > 0: ticks that `ticks` counts per step in which the actor fires;
                                may exceed the M*K of a step */
-  bool source;              /* has no data input; decides how far the run goes */
+  bool source;              /* decides how far the run goes; has no data input */
   /* Order inside the class: the smaller rank first, then the older tick. With groups, a group of
    * ticks counted within the step goes before the next:
    * rank + (tick in step + rank_shift) / rank_group * rank_stride. */
@@ -73,7 +73,7 @@ typedef struct sl_actor {
   sl_program *program;      /* NULL: nothing to run. Bases are the inputs' slots, then the
                                outputs', then the workspace */
   double seconds;           /* modelled duration of one firing */
-  /* With a table, the firing of tick t takes seconds_table[t % nseconds] instead. */
+  /* Table of durations: the firing of tick t takes seconds_table[t % nseconds]. 0: no table. */
   int32_t nseconds;
   const double *seconds_table;
 } sl_actor;
@@ -125,7 +125,8 @@ typedef struct sl_register {
   sl_memory memory;
   size_t slot_bytes;
   size_t payload_bytes;   /* bytes without alignment padding; 0: slot_bytes */
-  size_t offset; /* of slot 0 in its space's arena; slot i is at offset + i * slot_stride */
+  size_t offset;          /* offset of slot 0 in its space's arena; slot i is i * slot_stride
+                             further on */
   size_t slot_stride;     /* whole pages for slots on disk and for those copied to or from disk */
   /* 1 + an earlier register whose slots this one also uses; 0: it has its own. Their producers take
    * turns: while one may take a slot, each other waits for something that comes later. They
@@ -176,7 +177,7 @@ typedef struct sl_queue {
   double look_ahead; /* Seconds to stay idle for a firing of higher priority that lacks one
                         input, if the input is known to arrive by then. For queues and links with
                         known completion times */
-  bool apart; /* has its own worker, so a launch that blocks delays nothing else */
+  bool apart; /* uses a worker of its own, so a launch that blocks delays nothing else */
 } sl_queue;
 
 /* A device's memory in one space. */
@@ -236,8 +237,8 @@ typedef struct sl_plan {
   sl_map *maps;
   int32_t nprocesses; /* processes that drive the devices; derived */
   int32_t microbatches, pieces; /* M, K: a step has M*K ticks */
-  bool ticked;        /* for checks: an actor that takes a slot for one firing reads data made in
-                         the same tick, except at the start, from slots that are ready initially */
+  bool ticked;        /* actors that take a slot for one firing read data made in the same tick,
+                         except from slots that are ready initially; for checks */
   uint64_t hash;
   struct sli_plan_memory *memory; /* owns everything above */
 } sl_plan;

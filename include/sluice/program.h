@@ -27,7 +27,7 @@ typedef struct sl_call_time {
 
 typedef struct sl_program_call {
   const sl_op *op;
-  const sl_kernel *kernel;  /* its CPU kernel; set by sl_program_prepare */
+  const sl_kernel *kernel;  /* CPU kernel; set by sl_program_prepare */
   const char *name; /* name of the op in the graph, for messages and profiles */
   sl_attrs attrs;
   int nin, nout;
@@ -54,7 +54,7 @@ typedef struct sl_program {
   sl_program_call *calls;  /* [nvariants][ncalls] */
   int nbases; /* number of bases; the last one is the workspace */
   int nvariants;           /* variants: the same calls with other shapes; 0: 1 */
-  const sl_program_piece *pieces; /* by tick.piece; NULL: sequences are not cut */
+  const sl_program_piece *pieces; /* pieces by tick.piece; NULL: sequences are not cut */
   /* Valid lengths (extents). Slots and arguments with the same rows share one number, known while a
    * firing runs. extent_rows: rows each has room for. base_extent: extent of each base's slot, or
    * SL_NONE. The first `nread` bases supply their valid lengths; calls set those of the others. */
@@ -88,7 +88,7 @@ typedef struct sl_firing {
   void *const *bases;   /* NULL: the port takes no part in this firing; a call without any output
                            left is not run */
   const uint8_t *first; /* [nbases] 1: this firing is the first to write that slot */
-  const sl_move *move;  /* for a link; else NULL */
+  const sl_move *move;  /* destination for a link; else NULL */
   /* [nbases] pointers to each slot's valid length, NULL if always full; the last records how many
    * rows the firing filled. Those of inputs are read only. Valid until the firing is complete.
    * NULL: no slot has rows. */
@@ -119,7 +119,7 @@ extern const sl_memory_ops sl_memory_host; /* pages of the process */
 extern const sl_memory_ops sl_memory_disk; /* offsets in an unnamed file, private to the process
                                               and gone with it. Addresses allow arithmetic but no
                                               dereference */
-extern const sl_memory_ops sl_memory_modelled; /* for modelled devices beside a host: holds
+extern const sl_memory_ops sl_memory_modelled; /* memory of modelled devices beside a host: holds
                                                   nothing */
 
 /* Settings of a queue, from the plan. */
@@ -130,9 +130,9 @@ typedef struct sl_queue_config {
   /* Binds a thread to its core; called by every thread of the team as it starts. */
   void (*bind)(void *arg, int thread);
   void *bind_arg;
-  const struct sl_peers *peers; /* for a link: transport to the other process. NULL: the link
-                                   leads to this process, */
-  int process;                  /* and `copy` does the transfer */
+  const struct sl_peers *peers; /* transport of a link to another process. NULL: the link leads
+                                   to this process, */
+  int process;                  /* `process`, and `copy` does the transfer */
   sl_status (*copy)(void *to, const void *from, size_t bytes);
 } sl_queue_config;
 
@@ -207,7 +207,7 @@ extern const sl_queue_ops sl_queue_timed; /* touches no data; one firing at a ti
                                              its modelled duration */
 extern const sl_queue_ops sl_queue_delay; /* touches no data; firings overlap freely: a link of
                                              pure latency */
-extern const sl_queue_ops sl_queue_ends;  /* for devices that hold no values: asks sources
+extern const sl_queue_ops sl_queue_ends;  /* queue of devices that hold no values: asks sources
                                              whether they have data (sl_source.await), tells
                                              sinks (sl_sink.passed), runs nothing else */
 extern const sl_queue_ops sl_queue_link;  /* copies an actor's input to its output slot in

@@ -205,7 +205,7 @@ size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *d
 
 typedef struct sl_runtime_counts {
   uint64_t firings, messages; /* messages between workers */
-  uint64_t replayed;          /* firings launched as part of a recorded graph */
+  uint64_t replayed;          /* firings launched by replaying a recorded graph */
   uint64_t wakes;             /* futex wakes */
   uint64_t first_firing_ns;   /* CLOCK_MONOTONIC time of the first firing */
   uint64_t moved_bytes[SL_TRAFFIC_COUNT]; /* bytes moved between devices, by the firings done */
@@ -229,7 +229,7 @@ typedef struct sl_device_figures {
   double update_seconds;   /* update of its parameters, not included in the span */
 } sl_device_figures;
 typedef struct sl_figures {
-  double step_seconds;    /* from the end of one step to the end of the next */
+  double step_seconds;    /* time from the end of one step to the end of the next */
   double bubble_fraction; /* 1 - mean of the devices' busy / longest span */
   sl_device_figures *devices; /* [plan->ndevices], freed by the caller with free() */
   /* Parts of a step, which add up to step_seconds: the longest span of passes, the longest update,

@@ -42,15 +42,14 @@ enum { SL_SESSION_EVENTS = 1 << 16 }; /* unread events at which no tick begins, 
                                          session drains */
 #define SL_SESSION_PAGE SL_PAGE /* positions in a page of the KV cache */
 
-/* When a request is admitted. RESERVE: when there are pages for its prompt and for its maximum of
- * tokens. RECOMPUTE: when there are pages for its prompt. If pages run out later, the youngest
+/* Admission of requests. RESERVE: when there are pages for the prompt and for the request's maximum
+ * of tokens. RECOMPUTE: when there are pages for the prompt. If pages run out later, the youngest
  * request gives up its own and is recomputed when there are some, with the same bits. */
 typedef enum sl_admit { SL_ADMIT_RESERVE, SL_ADMIT_RECOMPUTE } sl_admit;
 
 /* Prefix caching: whether requests that begin with the same tokens share the pages of these.
- * SHARED: later requests use full pages that an earlier one has filled, while that one runs and as
- * long after as no other request needs the memory. Answers keep their bits. APART: each computes
- * its own. */
+ * SHARED: later requests use the full pages of an earlier one, while it runs and afterwards until
+ * another request needs the memory. Answers keep their bits. APART: each computes its own. */
 typedef enum sl_prefixes { SL_PREFIXES_SHARED, SL_PREFIXES_APART } sl_prefixes;
 
 /* Cost of a tick on each stage, in seconds. It is `tick`, plus `pick` per sampled token, plus
@@ -70,9 +69,9 @@ typedef struct sl_tick_cost {
   double spread[SL_TICK_SPREAD]; /* [spreads] factors of consecutive ticks, with mean 1 */
 } sl_tick_cost;
 
-/* How a prompt that runs alone over several stages is cut, if tick costs are given. TIMES: into
- * chunks of equal duration, chosen to minimise the total. ROWS: into chunks of `rows`, of which the
- * last ones take longest. */
+/* Chunking of a prompt that runs alone over several stages, if tick costs are given. TIMES: chunks
+ * of equal duration, chosen to minimise the total. ROWS: chunks of `rows`, of which the last ones
+ * take longest. */
 typedef enum sl_chunks { SL_CHUNKS_TIMES, SL_CHUNKS_ROWS } sl_chunks;
 
 typedef struct sl_session_options {
@@ -85,7 +84,8 @@ typedef struct sl_session_options {
   int64_t rows;               /* most rows of a tick [64]. More rows speed up prompts and delay
                                  other requests, which wait for ticks that contain part of a
                                  prompt */
-  int sequences; /* most sequences at once, and most tokens from a tick [rows, at most 64] */
+  int sequences;              /* most sequences at once, and most tokens from a tick [rows, at
+                                 most 64] */
   int groups;                 /* ticks in flight at once [stages + 1 with several stages, else 1] */
   int64_t pages;              /* pages of the KV cache in every stage, SL_PAGE positions each
                                  [enough for `sequences` sequences of `context` tokens, limited
@@ -96,7 +96,8 @@ typedef struct sl_session_options {
                                  others. A user's op that keeps f32 is refused with it */
   sl_admit admit;
   sl_prefixes prefixes;
-  int queue; /* most requests waiting to be admitted; more are refused with SL_E_BUSY [1024] */
+  int queue;                  /* most requests waiting to be admitted; more are refused with
+                                 SL_E_BUSY [1024] */
   sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, placement and quotas
                                  of weights. Training options are ignored, and the session sets
                                  its own callbacks. With dtype SL_BF16 weights of products are
@@ -126,7 +127,8 @@ typedef struct sl_session_options {
   const sl_tick_cost *cost;   /* cost of a tick, which is its duration on timed devices; NULL:
                                  derived from lower.hardware */
   sl_chunks chunks;
-  bool hash; /* report the hash of the logits with each token (sl_session_event.hash) */
+  bool hash;                  /* report the hash of the logits with each token
+                                 (sl_session_event.hash) */
 } sl_session_options;
 
 /* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names an op that cannot be
@@ -149,7 +151,8 @@ typedef struct sl_session_info {
   size_t device_bytes;      /* planned memory of the largest device */
   const sl_plan *plan;      /* owned by the session */
   const sl_lowered *lowered;
-  sl_runtime *rt;           /* for sl_look and sl_runtime_set_quotas; between create and destroy */
+  sl_runtime *rt;           /* runtime for sl_look and sl_runtime_set_quotas; valid between
+                               create and destroy */
 } sl_session_info;
 sl_session_info sl_session_about(const sl_session *s);
 /* Checks the model and the options as create would, without allocating memory, plan and runtime,
@@ -165,13 +168,15 @@ typedef struct sl_request {
                                earlier, but not before its first token */
   float temperature;        /* 0: greedy; of equal tokens the first */
   int top_k;                /* only the k most likely tokens; 0: any */
-  float top_p; /* only the most likely tokens that together have this probability; 0 or 1: any */
+  float top_p;              /* only the most likely tokens that together have this probability; 0
+                               or 1: any */
   uint64_t seed;            /* seed of its random numbers, one for each index in the answer */
   const int32_t *stop;      /* [nstop] tokens that end the answer and are part of it; copied */
   int nstop;
   int logprobs;             /* number of most likely tokens reported with each token, up to
                                SL_SESSION_TOP; below 0: not even the token's own logprob */
-  uint64_t salt; /* prefix caching only among requests with one salt; 0 is a salt like any other */
+  uint64_t salt;            /* prefix caching only among requests with one salt; 0 is a salt like
+                               any other */
   void *user;               /* returned with each event */
 } sl_request;
 
@@ -210,11 +215,11 @@ typedef struct sl_session_event {
   uint64_t id;
   void *user;
   sl_event_kind kind;
-  sl_end end;               /* for END */
-  int64_t place; /* for TOKEN: index in the answer, from 0; for END: tokens of the answer */
+  sl_end end;               /* reason, for END */
+  int64_t place;            /* TOKEN: index in the answer, from 0; END: tokens of the answer */
   int64_t cached;           /* tokens of the prompt taken from the prefix cache */
   int32_t token;
-  float logprob;            /* of the token, if requested */
+  float logprob;            /* logarithm of the token's probability, if requested */
   int ntop;
   sl_choice top[SL_SESSION_TOP]; /* [ntop] the most likely tokens, in descending order */
   uint64_t hash;            /* hash of the logits it was drawn from, with sl_session_options.hash */
@@ -236,9 +241,9 @@ typedef struct sl_session_limits {
 } sl_session_limits;
 
 typedef struct sl_session_stats {
-  int64_t pages, pages_used;     /* of one stage */
+  int64_t pages, pages_used;     /* pages of one stage; pages in use */
   int64_t pages_most;            /* most pages used at once so far */
-  sl_session_limits limits;      /* in force */
+  sl_session_limits limits;      /* limits in force */
   int queued, running;           /* requests waiting to be admitted; requests that have pages */
   int events;                    /* not yet polled */
   uint64_t ticks;                /* completed */
@@ -253,7 +258,8 @@ typedef struct sl_session_stats {
   uint64_t requests;             /* requests admitted so far */
   uint64_t ended[SL_END_COUNT];  /* requests by how they ended */
   uint64_t preemptions;
-  uint64_t last_tick_ns; /* CLOCK_MONOTONIC time when the last tick came back; 0: none yet */
+  uint64_t last_tick_ns;         /* CLOCK_MONOTONIC time when the last tick came back; 0: none
+                                    yet */
   uint64_t waiting_since_ns;     /* CLOCK_MONOTONIC time since when there is work and no tick has
                                     come back; 0: no work. Healthy: recent */
 } sl_session_stats;
@@ -294,7 +300,7 @@ typedef struct sl_answered {
 typedef struct sl_rehearsal {
   sl_session_info about;   /* sizes; its pointers are NULL */
   sl_session_stats stats;  /* after the last request has ended */
-  double seconds;          /* from the first arrival to the last token */
+  double seconds;          /* time from the first arrival to the last token */
   int nstages;
   double *busy;            /* [nstages] seconds of computing */
   int64_t narrivals;

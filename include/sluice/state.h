@@ -73,7 +73,8 @@ typedef struct sl_checkpoint_options {
   const char *dir;  /* created if necessary; on a disk that all processes share */
   int keep;         /* number of newest checkpoints to keep; 0: 2 */
   int64_t every;    /* steps between checkpoints during the run; 0: 100 */
-  bool resume; /* resume from the newest complete checkpoint; without it, there may be none yet */
+  bool resume;      /* resume from the newest complete checkpoint; without it, there may be none
+                       yet */
   int nterms;       /* settings that results depend on, besides the data: learning */
   const sl_term *terms; /* rate, seed, ... A checkpoint made with other values is refused, by
                            name */

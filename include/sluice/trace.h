@@ -49,9 +49,9 @@ typedef struct sl_trace {
   uint64_t plan_hash;    /* hash of the plan that ran, including programs */
   const sl_plan *plan;   /* without programs */
   size_t nfirings;
-  const sl_trace_firing *firings; /* in order of start */
+  const sl_trace_firing *firings; /* firings in order of start */
   size_t nsteps;
-  const sl_trace_step *step; /* [nsteps] in order; steps with firings only */
+  const sl_trace_step *step; /* [nsteps] sorted; steps with firings only */
   struct sli_trace_memory *memory; /* owns everything above and below */
   int ntallies;
   const sl_trace_tally *tallies;
@@ -70,7 +70,7 @@ typedef struct sl_excerpt {
   uint64_t base_ns; /* CLOCK_MONOTONIC time that the firings' times count from */
   uint64_t dropped; /* older firings that were requested but are overwritten */
   size_t nfirings;
-  sl_trace_firing *firings; /* [nfirings] by worker; freed by the caller with free() */
+  sl_trace_firing *firings; /* [nfirings] sorted by worker; freed by the caller with free() */
 } sl_excerpt;
 /* Takes a snapshot of the firings that have ended since a moment of CLOCK_MONOTONIC, as far as the
  * newest half of the trace rings reaches back. `fired`: number that had ended by then
