@@ -2,12 +2,12 @@
 import numpy as np
 import sluice as sl
 
-# %% Two moons: which one is a point of?
+# %% Two moons: which one does a point belong to?
 angle, label = np.random.default_rng(0).uniform(0, np.pi, 512), np.arange(512) % 2
 moons = [[np.cos(angle), np.sin(angle)], [1 - np.cos(angle), 0.5 - np.sin(angle)]]
 points = np.where(label, moons[1], moons[0]).T
 
-# %% A model: the calls are those of C
+# %% A model: the same calls as in C
 def model(g, width=32):
     x, y = g.data(256, points=points, label=label)  # 256 rows a step, of 512
     for name in "first", "second":
@@ -17,14 +17,14 @@ def model(g, width=32):
     logits = g.output("logits", g.dense(x, 2, "head"))
     g.train(g.cross_entropy(logits, y), lr=0.01)
 
-# %% Train it as a pipeline of two stages, and look at what it has learned
+# %% Train it as a pipeline of two stages, and evaluate it
 run = sl.Run(model, stages=2, microbatches=4, schedule="1f1b")
 print(run.train(150)[-1])
 seen = run.evaluate(points=points, label=label)
 print("right: %.1f %%, loss: %.4f" % (100 * np.mean(seen["logits"].argmax(1) == label), seen["loss"]))
 
-# %% Which quotas are worth their memory?
+# %% Find the quotas that are worth their memory
 print(sl.tune(model, stages=2, microbatches=[2, 4], effort=30))
 
-# %% Where does the time go?
+# %% See where the time goes
 print(run.trace().show())

@@ -1,18 +1,18 @@
 #!/bin/bash
-# Several processes beside PyTorch's on Gloo: pipelines of 2 and 4 stages beside
-# torch.distributed.pipelining, 1F1B on both sides and zb-v on both, and rows shared out over 2 processes beside
-# DistributedDataParallel. A GPT of 8 layers, width 256, context 128, 16 sequences a step; pipelines
-# take them in 8 microbatches. All take turns, round by round, so that what else the machine does
-# meets each; every figure is the median of its rounds.
+# Compares several processes with PyTorch's on Gloo: pipelines of 2 and 4 stages with
+# torch.distributed.pipelining, both with 1F1B and with zb-v, and data parallelism over 2 processes
+# with DistributedDataParallel. The model is a GPT of 8 layers, width 256, context 128, 16 sequences
+# a step; pipelines use 8 microbatches. The cases take turns, round by round, so that other load on
+# the machine affects all of them. Every value is the median of its rounds.
 #
 #   bench_ranks.sh [-n ROUNDS] [-s STEPS] [CASE...]      CASE: pipeline2 pipeline4 zero2 zero4 data2
 #
-# Sluice's build is in $SLUICE_BUILD (build/release), PyTorch that of $PYTHON (python3); without it
-# only Sluice runs. Prints `case<TAB>value<TAB>unit` lines:
+# Sluice's build is in $SLUICE_BUILD (build/release), PyTorch is that of $PYTHON (python3); without
+# it only Sluice runs. Prints `case<TAB>value<TAB>unit` lines:
 #
 #   CASE.processes, CASE.threads  tokens/s of the median step: a process for each device, or one for all
-#   CASE.torch                    the same of PyTorch
-#   CASE.processes.ratio, ...     how many times faster, round by round
+#   CASE.torch                    tokens/s of PyTorch's median step
+#   CASE.processes.ratio, ...     speedup over PyTorch, round by round
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=${SLUICE_BUILD:-$here/../../build/release} python=${PYTHON:-python3}

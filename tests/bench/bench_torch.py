@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Training speed of PyTorch on the CPU, as a figure to measure Sluice against.
+"""Training speed of PyTorch on the CPU, for comparison with Sluice.
 
 A GPT-2 block stack (learned positions, biases, tanh GELU, tied embeddings) with
-scaled_dot_product_attention, AdamW and a global gradient clip; the whole batch
-at once, no dropout, random tokens. A step is forward, backward, clip, update.
+scaled_dot_product_attention, AdamW and a global gradient clip. The whole batch runs at once, with
+random tokens and without dropout. A step is forward, backward, clip, update.
 
     bench_torch.py                        sweep threads, compile and dtype
     bench_torch.py --threads 2 --compile on --dtype fp32     one case
 
-Every case runs in a process of its own. Prints `case<TAB>value<TAB>unit`:
-tokens/s from the median step, best tokens/s from the fastest step, processor time
-of all threads per token, peak resident memory (compiling included) and how much of
-it importing torch takes.
+Every case runs in its own process. Prints `case<TAB>value<TAB>unit`: tokens/s of the median step,
+tokens/s of the fastest step, processor time of all threads per token, peak resident memory
+(including compilation), and how much of it importing torch takes.
 """
 import argparse
 import os
@@ -20,9 +19,8 @@ import subprocess
 import sys
 import time
 
-# glibc gives freed blocks back to the kernel and page-faults them in again at
-# every step unless told not to; PyTorch's tuning guide swaps the allocator for
-# the same reason.
+# By default glibc returns freed blocks to the kernel and page-faults them in again at
+# every step; PyTorch's tuning guide replaces the allocator for the same reason.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "-1",
                "MALLOC_TOP_PAD_": "67108864"}
 

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Training speed beside PyTorch: the GPT of 6 layers, width 384, 6 heads, context
-# 256, batch 8, 256 tokens. The two take turns, pair by pair, so that what else
-# the machine does meets both; every figure is the median of its pairs.
+# Compares training speed with PyTorch: a GPT of 6 layers, width 384, 6 heads, context
+# 256, batch 8, 256 tokens. The two take turns, pair by pair, so that other load on the
+# machine affects both. Every value is the median of its pairs.
 #
 #   bench_train.sh [-n PAIRS] [-s STEPS] [-d fp32|bf16] [-t THREADS] [-c on|off]
 #                  [-- ACTORRUN OPTIONS...]
 #
-# THREADS and `-c` (torch.compile) are PyTorch's; the rest of the words goes to
+# THREADS and `-c` (torch.compile) are PyTorch's; the remaining words go to
 # actorrun, whose build is in $SLUICE_BUILD (build/release). Without PyTorch only
 # Sluice runs. Needs python3. Prints `case<TAB>value<TAB>unit` lines:
 #
@@ -14,7 +14,7 @@
 #   sluice.cpu, torch.cpu         processor time of all threads per token, which
 #                                 a busy machine disturbs least
 #   sluice.peak_rss, ...          resident memory, libraries included
-#   ratio.tokens, ratio.cpu       how many times faster Sluice is, pair by pair
+#   ratio.tokens, ratio.cpu       speedup of Sluice, pair by pair
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=${SLUICE_BUILD:-$here/../../build/release}
@@ -31,7 +31,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 head -c 4000000 /dev/urandom | base64 >"$work/text"
 
-# The text is random, as PyTorch's tokens are: a step's cost does not depend on it.
+# Makes a random text, like PyTorch's tokens: a step's cost does not depend on it.
 sluice() {
   "$build/bin/actorrun" --quiet --steps $((steps + 1)) --dtype "$dtype" --report "$work/report" \
     "$@" gpt --data "$work/text"

@@ -3,10 +3,11 @@
 
     python3 experts.py ACTORRUN TEXT OUT.svg [SECONDS]
 
-Both have 3 blocks of width 64 and train on one core: the dense one with an inner width of 192, the mixture
-with 8 experts of that width, of which a token goes to 1. Each learns for as many steps as take SECONDS of
-processor time (60), as its first steps say, its rate decaying over all of them. The last 42,000 bytes of TEXT
-are held out; the curves are their cross entropy.
+Both have 3 blocks of width 64 and train on one core. The dense model has an inner width of 192, the
+mixture has 8 experts of that width and sends each token to 1. Each trains for the number of steps
+that take SECONDS of processor time (60), estimated from its first steps, with a learning rate that
+decays over all of them. The last 42,000 bytes of TEXT are held out; the curves are their cross
+entropy.
 """
 import json
 import os
@@ -25,7 +26,7 @@ COLOURS = ["#888888", "#1f6fb2"]
 
 
 def curve(report):
-    """Processor seconds and held-out cross entropy."""
+    """Returns processor seconds and held-out cross entropy."""
     seconds, total = [], 0
     for step in report["steps"]:
         total += step["cpu_seconds"]
@@ -35,7 +36,7 @@ def curve(report):
 
 
 def train(actorrun, folder, steps, model):
-    """Its report."""
+    """Trains, and returns the report."""
     path = os.path.join(folder, "report.json")
     subprocess.run([actorrun, "--quiet", "--devices", "cpu:1x1", "--shuffle", "1", "--report", path,
                     "--eval", os.path.join(folder, "held.txt"), "--eval-every", "50", "--steps", str(steps),
@@ -46,7 +47,7 @@ def train(actorrun, folder, steps, model):
 
 
 def steps_in(actorrun, folder, seconds, model):
-    """As many as take so long, a multiple of those between evaluations."""
+    """Returns the number of steps in so many seconds, a multiple of the evaluation interval."""
     times = sorted(s["cpu_seconds"] for s in train(actorrun, folder, 100, model)["steps"][20:])
     return max(round(seconds / times[len(times) // 2] / 50), 2) * 50
 

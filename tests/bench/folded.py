@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The best plan whose experts lie on all devices, beside the best whose experts lie on those that share the data.
+"""Compares the best plan with experts on all devices and the best with experts on data-parallel devices.
 
     SLUICE_BUILD=build/release tests/bench/folded.py [--blocks L] [--devices N] [NAME...]
 
-For each model (width, attention and experts of published ones, L blocks of them) a step of 16 sequences of 4,096
-tokens in bf16 on N modelled H100s in hosts of eight, of which T = 1 to 8 share tensors and D = N/T the data, in one to four
-microbatches. Of all grids that fit into 80 GB the fastest with EP dividing D, tensors sharing out experts as is cheapest
-(no --expert-tensor), and the fastest with EP dividing D T (--expert-tensor 1). Prints both and their ratio, for the best T and,
-as attention may need more, for each T.
+Each model has the width, attention and experts of a published one, and L blocks. A step has 16
+sequences of 4,096 tokens in bf16, on N modelled H100s in hosts of eight. T = 1 to 8 devices share
+tensors and D = N/T share the data, in one to four microbatches. Of all grids that fit into 80 GB, it
+takes the fastest with EP dividing D and experts sharded over tensors at will (no --expert-tensor),
+and the fastest with EP dividing D T (--expert-tensor 1). Prints both and their ratio, for the best T
+and, because attention may need more devices, for each T.
 """
 import json
 import os
@@ -18,7 +19,7 @@ import tempfile
 
 CONTEXT, BATCH = 4096, 16
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Model, width, heads, key/value heads, a head's width, experts, of them for a token, inner width of each
+# model, width, heads, key/value heads, width of a head, experts, experts per token, inner width of each
 MODELS = {"mixtral-8x22b": ("mixtral", 6144, 48, 8, 128, 8, 2, 16384),
           "mixtral-8x7b": ("mixtral", 4096, 32, 8, 128, 8, 2, 14336),
           "qwen2-57b-a14b": ("qwen-moe", 3584, 28, 4, 128, 64, 8, 2560),
@@ -31,7 +32,7 @@ def divisors(n, most):
 
 
 def predict(model, blocks, folder, grid):
-    """Seconds of a step, and GiB of a device; None: it cannot be, or does not fit."""
+    """Returns seconds of a step, and GiB of a device; None: impossible, or it does not fit."""
     name, width, heads, kv_heads, head, experts, top, inner = model
     report = folder + "/report.json"
     words = [os.environ["SLUICE_BUILD"] + "/bin/actorrun", "--quiet", "--clock", "virtual", "--machine", "h100-sxm-80gb",

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What memory costs in bubble: --schedule auto against the named schedules, for
+# Trade-off of memory and bubble: --schedule auto against the named schedules, for
 # budgets from a third of 1F1B's activations to all of them.
 #
 #   frontier.sh ACTORRUN [SVG]
@@ -15,14 +15,14 @@ p=8 m=24 F=.018522 B=.018086 W=.009337 comm=.000601
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The two figures of a report: most activations a device held, and the bubble.
+# Prints two values of a report: the most activations a device held, and the bubble.
 figures() {
   awk -F: '/"bubble_fraction"/ && !bubble { bubble = $2 + 0 }
            /"peak_activations"/ { if ($2 + 0 > peak) peak = $2 + 0 }
            END { printf "%.3f\t%.2f\n", peak, 100 * bubble }' "$scratch/report.json"
 }
 
-# share CHUNKS OPTION...: one run, with costs of a chunk's pass.
+# share CHUNKS OPTION...: runs once, with costs of a chunk's pass.
 share() {
   local cost
   cost=$(awk -v v="$1" -v F=$F -v B=$B -v W=$W -v comm=$comm \

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Instructions per firing, from callgrind at two sizes: what start and end cost
-# falls out of the difference.
+# Instructions per firing, from callgrind at two sizes: the cost of start and end
+# cancels in the difference.
 #
 #   tests/bench/instructions.sh [BENCH_ACTORS] [CASE...]
 set -euo pipefail
@@ -11,7 +11,7 @@ cases=("${@:2}")
 declare -A firings_per_step=([chain1]=512 [fanout]=640 [pipeline]=1536 [virtual]=393216)
 declare -A steps=([chain1]=100 [fanout]=100 [pipeline]=40 [virtual]=1)
 
-# Instructions of a run of so many steps, all threads together.
+# Prints the instructions of a run of so many steps, over all threads.
 instructions() {
   valgrind --tool=callgrind --callgrind-out-file=/dev/null "$bench" "$1" "$2" 2>&1 >/dev/null |
     sed -n 's/.*Collected : //p'

@@ -1,8 +1,8 @@
 #!/bin/bash
-# bench_net, and Open MPI between two processes the same way, in turns: the round
-# trip of 8 bytes and the bandwidth of 16 MiB, two messages under way. Needs
-# Debian's libopenmpi-dev and openmpi-bin for the latter. Each round's figures go to
-# stderr as they come, the medians over the rounds to stdout. Run it on a quiet machine:
+# Runs bench_net and Open MPI between two processes in turns, with the same measurements:
+# the round trip of 8 bytes, and the bandwidth of 16 MiB with two messages in flight. Open
+# MPI needs Debian's libopenmpi-dev and openmpi-bin. Prints each round's values to stderr,
+# and the medians over the rounds to stdout. Run it on a quiet machine:
 #
 #   tests/bench/net.sh BUILD [ROUNDS]
 set -euo pipefail
@@ -84,7 +84,7 @@ for ((r = 0; r < rounds; r++)); do
   ((${#mpi[@]} == 0)) || timeout -k 5 90 "${mpi[@]}" "$scratch/mpi"
 done | tee /dev/stderr >"$scratch/lines"
 
-# Medians over the rounds, then ours by MPI's.
+# Prints medians over the rounds, then the ratios of ours to MPI's.
 sort "$scratch/lines" | awk -F'\t' -v OFS='\t' '
   function finish() {
     if (n) { middle = values[int((n + 1) / 2)]; print name, middle, unit; median[name] = middle }

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Predicted steps beside published ones: Zero Bubble's Table 4, and the plain rows of Vocabulary Parallelism.
+"""Predicted steps beside published ones: Table 4 of Zero Bubble, and Vocabulary Parallelism without its own schedules.
 
     SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary]
 
-Zero Bubble: samples a GPU and second of Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv
-2401.10241), the models of its Table 3 and, for ZB-2p that waits for the gradients' norm, its Table 7. ZB-1p is
-zb-h1 here and ZB-2p zb-h2, which have as many activations; both without the clip, whose norm those runs
-did not wait for. The vocabulary is not said; 32,000 tokens give all four models the parameters in their names.
+Zero Bubble: samples per GPU and second of Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism"
+(arXiv 2401.10241). The models are those of its Table 3. ZB-2p that waits for the gradients' norm is
+compared with its Table 7. ZB-1p is zb-h1 here and ZB-2p is zb-h2, which hold as many activations; both
+run without the clip, whose norm those runs did not wait for. The vocabulary is not given; 32,000
+tokens give all four models the parameters in their names.
 
-Vocabulary: steps of the rows base and redis that the authors of Vocabulary Parallelism (arXiv 2411.05288) measured
-(tests/reference/vocabulary_2k.tsv): four layers a stage (gpt_even.c), and layers shared out with the classifier in mind.
+Vocabulary: steps of the rows base and redis measured by the authors of Vocabulary Parallelism (arXiv
+2411.05288), in tests/reference/vocabulary_2k.tsv. They have four layers a stage (gpt_even.c), or
+layers balanced with the classifier's cost.
 
-Both are A100s of 2023 and 2024 that run other kernels than those of megatron.json: three numbers of that file are set
-anew for each table, fitted on three of its rows; nothing is set row by row. Ends with 1 if one of the others is further
-off than LIMIT.
+Both used A100s of 2023 and 2024 with other kernels than those of megatron.json. Three numbers of that
+file are therefore fitted anew for each table, on three of its rows; nothing is set row by row. Exits
+with 1 if one of the others is further off than LIMIT.
 """
 import csv
 import json
@@ -27,7 +29,7 @@ LIMIT = 10  # per cent
 
 
 def machine(path, products, memory, **more):
-    """megatron.json with another share of the peak that products come near to, bytes a second of memory, and more."""
+    """Makes megatron.json with another matrix-product efficiency, memory bandwidth, and more."""
     with open(HERE + "/megatron.json") as file:
         m = json.load(file)
     m["flops_efficiency"], m["bytes_per_second"] = products, memory
@@ -50,7 +52,7 @@ def step_seconds(folder, hardware, stages, microbatches, options, model):
 
 
 def off_by(predicted, published, fitted):
-    """As text, and what counts of it."""
+    """Returns the error as text, and as a number that counts."""
     off = 100 * (predicted / published - 1)
     return f"{off:+.1f} %{' (fitted)' if fitted else ''}", 0 if fitted else abs(off)
 

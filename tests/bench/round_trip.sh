@@ -1,9 +1,9 @@
 #!/bin/bash
-# A register there and back between two processes, through actors: two stages of one worker each, one
-# activation, so that each microbatch waits for the one before it. First with few registers, then the
-# same with as many workers as there are by default, then with a worker for links besides, then with
-# 1,000 stages on two devices, where every hop is another register's. Prints microseconds a round trip
-# and context switches of the whole machine a round trip, the median of the rounds:
+# Round trip of a register between two processes, through actors: two stages of one worker each, one
+# activation, so that each microbatch waits for the one before it. Cases: few registers; the default
+# number of workers; an additional worker for links; and 1,000 stages on two devices, where every
+# transfer uses another register. Prints microseconds and context switches of the whole machine, both
+# per round trip, as medians of the rounds:
 #
 #   SLUICE_BUILD=build/release tests/bench/round_trip.sh [ROUNDS]
 set -euo pipefail
@@ -12,7 +12,7 @@ run=${SLUICE_BUILD:?where actorrun is built}/bin/actorrun rounds=${1:-5}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Microseconds of a round trip, of which a step has so many; and context switches a round trip.
+# Prints microseconds and context switches per round trip, given the round trips of a step.
 measure() { # trips workers words...
   local trips=$1 workers=$2 before after
   shift 2
@@ -25,7 +25,7 @@ measure() { # trips workers words...
       '{ printf "%.2f %.4f\n", $1 / trips * 1e6, switches / trips / 40 }'
 }
 
-# Context switches of the whole machine so far.
+# Prints the context switches of the whole machine so far.
 switches() { awk '$1 == "ctxt" { print $2 }' /proc/stat; }
 
 median() { # name; lines of two figures on stdin

@@ -1,8 +1,8 @@
 #!/bin/bash
-# A picture of a step for each schedule: 4 devices, 8 microbatches, F = B = W = 1 s
-# of a device's whole share of the model, no latency.
+# Draws a step of each schedule: 4 devices, 8 microbatches, F = B = W = 1 s for a device's
+# whole share of the model, no latency.
 #
-#   schedules.sh BIN FOLDER      BIN: where actorrun and actortrace are
+#   schedules.sh BIN FOLDER      BIN: folder of actorrun and actortrace
 set -euo pipefail
 
 bin=$1 folder=$2

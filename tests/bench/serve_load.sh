@@ -1,7 +1,7 @@
 #!/bin/bash
-# Connections of actorserve under load, before a model that is made up: 1,000 streams for a minute, of which a
-# fifth hang up and a tenth read a byte a second, and 3,000 idle connections. /health has to be answered in 50 ms,
-# 99 times of 100.
+# Connections of actorserve under load, with a stand-in model. There are 1,000 streams for a minute, of
+# which a fifth hang up and a tenth read a byte a second, and 3,000 idle connections. The 99th
+# percentile of /health must be at most 50 ms.
 #
 #   serve_load.sh [STREAMS [TOKENS [TICK_MICROSECONDS]]]
 set -euo pipefail

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How far percentiles that the virtual clock predicts are from those of real runs with the same requests.
+"""Error of percentiles predicted on the virtual clock, against real runs with the same requests.
 
     serve_percentiles.py --actorserve build/release/bin/actorserve [--rounds 2] [--seconds 25] FILE.gguf [OPTIONS of actorserve]
 
-Each round measures ticks (--measure) and then plays each load in real time (--arrivals). Of each percentile are printed: what
-it was in each round; how far the rounds' real runs are from each other, the largest by the smallest; what is predicted with
-ticks measured in the same round, by real; and with the ticks of the run itself, by real, where no machine has had time to
-change: the median of the rounds. Rates of the loads are parts of what the machine can do, as measured first.
+Each round measures ticks (--measure) and then plays each load in real time (--arrivals). It prints
+for each percentile its value in each round, and the ratio of the rounds' largest to smallest real
+value. It also prints the ratios of predicted to real values, medians of the rounds: one with ticks
+measured in the same round, one with ticks of the run itself, during which the machine had no time to
+change. Rates of the loads are fractions of the machine's capacity, which is measured first.
 """
 import argparse
 import json
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-# Shares of a machine's time that requests take, and tokens of prompts and answers.
+# load as a fraction of the machine's capacity, and tokens of prompts and answers
 LOADS = {"light": (0.25, (5, 120), (5, 60)), "busy": (0.6, (5, 120), (5, 60)), "long prompts": (0.4, (5, 600), (5, 40))}
 PERCENTILES = [(kind, p) for kind in ("ttft", "tpot") for p in ("p50", "p90", "p99")]
 
@@ -60,7 +61,7 @@ class Bench:
         return [told[kind + "_seconds"][p] for kind, p in PERCENTILES]
 
     def predict(self, load, ticks):
-        """Without the option that names real devices: those of the virtual clock are timed."""
+        """Predicts without the option that names real devices: those of the virtual clock are timed."""
         words = self.model
         if "--devices" in words:
             at = words.index("--devices")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Seconds to the first token of chats that share a long system prompt, with --prefix-caching on and off.
+"""Seconds to the first token of chats that share a long system prompt, with prefix caching on and off.
 
     serve_prefix.py --actorserve build/release/bin/actorserve [--chats 16] [--system 1000] FILE.gguf
 
-One chat comes first and the others at once when it has its token; the two ways take turns, --rounds times, each with a
-server of its own, and the best round of each counts: others on the machine only ever take time away.
+One chat comes first, and the others at once when it has its first token. The two settings take turns,
+--rounds times, each with its own server. The best round of each counts, because other load on the
+machine only slows a run down.
 """
 import argparse
 import http.client

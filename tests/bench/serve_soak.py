@@ -1,15 +1,17 @@
-"""Ordinary load of a server with attacks mixed in, for some minutes, and what is left of it:
+"""Soak test of a server: ordinary load with attacks mixed in, for some minutes, and a check for leaks.
 
     serve_soak.py SECONDS COMMAND...                    starts the server, and ends it
-    serve_soak.py --port PORT --pid PID SECONDS         one that runs
+    serve_soak.py --port PORT --pid PID SECONDS         uses a running one
 
-COMMAND has to print where it listens. Clients ask for streams, chats and prompts all the while; others send bodies
-that are long in every way, leave bodies and answers lying, connect and say nothing, ask one request behind the other and
-read nothing, hang up, send what is no HTTP, and texts whose marks are out of order. Each second it prints the server's
-memory; /health is asked over connections of its own. It ends with status 1 if memory grows by more than the server may
-hold (--request-memory, as SOAK_MEMORY MiB [256], a quarter of it for the allocator, and what reading one body takes), if /health
-takes more than SOAK_HEALTH ms [50] 99 times of 100, if an ordinary request is not answered, or if pages, requests or bytes
-are left at the end.
+COMMAND has to print its address. Clients request streams, chats and prompts all the time. Others send
+bodies that are long in every way, abandon bodies and answers, connect and say nothing, pipeline
+requests and read nothing, hang up, send data that is no HTTP, and texts with misplaced special
+tokens. Each second it prints the server's memory; /health is requested over separate connections.
+
+Exits with 1 if /health takes more than SOAK_HEALTH ms [50] at the 99th percentile, if an ordinary
+request is not answered, or if pages, requests or bytes are left at the end. It also exits with 1 if
+memory grows by more than the server may hold. That is --request-memory (SOAK_MEMORY MiB [256]), a
+quarter of it for the allocator, and the memory for reading one body.
 """
 import json
 import multiprocessing
@@ -69,7 +71,7 @@ class Connection:
         return got
 
     def answer(self):
-        """(status, body), of what has a length or comes in chunks."""
+        """Returns (status, body) of an answer with a length or in chunks."""
         begin = self.until(b"\r\n\r\n")
         if begin.startswith(b"HTTP/1.1 100"):
             begin = self.until(b"\r\n\r\n")
@@ -116,12 +118,12 @@ def ordinary_all(port, end, counts, seed):
             status, body = 0, str(e).encode()
         with counts["lock"]:
             counts[status] = counts.get(status, 0) + 1
-            # a model that does not chat refuses that; a server that is full says so
+            # a model without a chat template refuses chats; a full server says so
             if status not in (200, 503) and not (status == 400 and b'"messages"' in body):
                 counts["wrong"] = (status, body[:200])
 
 
-# ---- others -------------------------------------------------------------------------------------------
+# ---- attacks -------------------------------------------------------------------------------------------
 
 
 def long_body(dice):
@@ -148,14 +150,14 @@ def send_long(port, dice, hold):
 
 
 def leave_body(port, dice, hold):
-    """Most of 4 MiB, and no more."""
+    """Sends most of 4 MiB, and no more."""
     c = Connection(port, 5)
     hold.append(c)
     c.s.sendall(head(b"POST", TEXTS, b"Content-Length: 4194304\r\n") + bytes(dice.randrange(4190000)))
 
 
 def leave_answers(port, dice, hold):
-    """Requests one behind the other, whose answers nobody reads."""
+    """Pipelines requests whose answers nobody reads."""
     c = Connection(port, 0.2, 4096)
     hold.append(c)
     for _ in range(200):
@@ -200,7 +202,7 @@ ATTACKS = (send_long, send_long, leave_body, leave_body, leave_answers, leave_st
 
 
 def attack(port, end, seed):
-    """A process: one attack after another, with what they leave lying for a while."""
+    """Runs one attack after another in a process, and keeps their connections open for a while."""
     dice, hold = random.Random(seed), []
     while not end.is_set():
         try:
@@ -213,11 +215,11 @@ def attack(port, end, seed):
         c.s.close()
 
 
-# ---- what is seen of it ----------------------------------------------------------------------------------
+# ---- observation ----------------------------------------------------------------------------------
 
 
 def probe(port, end, out):
-    """A process: how long /health takes, over new connections and kept ones."""
+    """Measures in a process how long /health takes, over new connections and kept ones."""
     times, bad, kept = [], [], None
     while not end.is_set():
         begin = time.monotonic()
@@ -241,7 +243,7 @@ def memory(pid):
 
 
 def turns(pid):
-    """(seconds that the first thread, which has the connections, computed; that it waited for a core)"""
+    """Returns the seconds that the connections' thread computed, and those that it waited for a core."""
     with open("/proc/%d/task/%d/schedstat" % (pid, pid)) as f:
         return [int(word) * 1e-9 for word in f.read().split()[:2]]
 
@@ -257,7 +259,7 @@ LEFT = ("sluice_pages_used", "sluice_queued", "sluice_running", "sluice_held_byt
 
 
 def wait_until_idle(port):
-    """What is left; {} if nothing is."""
+    """Returns what is left; {} if nothing is."""
     deadline = time.monotonic() + 60
     while True:
         now = metrics(port)

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Tokens a second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, 16 at once, and a
+"""Tokens per second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, 16 at once, and a
 long prompt.
 
     pip install --no-binary llama-cpp-python llama-cpp-python     in one venv, built for this machine
     pip install torch transformers gguf accelerate                in another
     serve_speed.py --actorserve build/release/bin/actorserve --llama VENV/bin/python --torch VENV/bin/python FILE.gguf
 
-The engines take turns, `--rounds` times, each alone in memory, and the best round of each counts: others on the
-machine only ever take time away. Greedy, --tokens tokens after a short prompt, whatever they are; then one token
-behind a prompt of --prompt tokens, of which it prints those of the prompt. --only 1, 16 or 0 (the prompt) is one of
-the three. actorserve is asked over HTTP. It also prints how many bytes a second all cores read, and how many times a
-second that is what lies in the file's tensors: no single stream can be faster.
+The engines take turns, `--rounds` times, each alone in memory. The best round of each counts, because
+other load on the machine only slows a run down. Decoding is greedy, for --tokens tokens after a short
+prompt, without an end token. Then one token follows a prompt of --prompt tokens, and the prompt's
+tokens per second are printed. --only 1, 16 or 0 (the prompt) runs one of the three. actorserve is
+used over HTTP. It also prints the memory bandwidth of all cores, and its ratio to the bytes of the
+file's tensors: no single stream can be faster.
 """
 import argparse
 import http.client
@@ -96,7 +97,7 @@ def actorserve(options, streams):
     return rate
 
 
-# ---- the others, each in a process of its own --------------------------------------------------------------------
+# ---- other engines, each in its own process --------------------------------------------------------------------
 
 def llama(path, streams, tokens, cores, prompt):
     import ctypes

@@ -1,4 +1,4 @@
-"""A GPT-2 in PyTorch, beside which benches measure ours. Its settings are the attributes
+"""A GPT-2 in PyTorch, with which benches compare ours. Its settings are the attributes
 layers, width, heads, context and vocab of `o`."""
 import torch
 import torch.nn as nn
@@ -43,7 +43,7 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
     def compile_parts(self):
-        """torch.compile, part by part: all blocks are one to it, so it takes the time of one."""
+        """Applies torch.compile part by part: it sees all blocks as one, so it takes the time of one."""
         for block in self.blocks:
             block.compile()
         self.loss = torch.compile(self.loss)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""A GPT-2 over several processes in PyTorch, on Gloo: as a pipeline (torch.distributed.pipelining,
-1F1B or its zero-bubble schedule of two chunks a rank, laid out as a vee) or with its rows shared out
-(DistributedDataParallel). A step is forward, backward, the clip
-by the norm of all gradients, AdamW. Prints tokens per second of the median step.
+"""A GPT-2 over several processes in PyTorch, on Gloo. It runs as a pipeline (torch.distributed.pipelining,
+1F1B, or its zero-bubble schedule of two chunks per rank in a V) or data-parallel
+(DistributedDataParallel). A step is forward, backward, the clip by the norm of all gradients, AdamW.
+Prints tokens per second of the median step.
 
     torch_ranks.py pipeline --ranks 4 --microbatches 8
     torch_ranks.py zero --ranks 4 --microbatches 8
     torch_ranks.py data --ranks 2
 
-The classifier has a weight of its own: stages cannot share one.
+The classifier has its own weight: stages cannot share one.
 """
 import argparse
 import os
@@ -38,7 +38,7 @@ def options():
 
 
 class Part(nn.Module):
-    """The blocks of one of `parts` stages; the embeddings go with the first, the head with the last."""
+    """The blocks of one of `parts` stages; the embeddings are in the first, the head in the last."""
 
     def __init__(self, o, part, parts):
         super().__init__()
@@ -62,7 +62,7 @@ class Part(nn.Module):
 
 
 def stages_of(o, rank):
-    """A rank's stages along the model; where it has two they lie as a vee."""
+    """Returns a rank's stages along the model; two stages are placed in a V."""
     return [rank, 2 * o.ranks - 1 - rank] if o.way == "zero" else [rank]
 
 
@@ -91,7 +91,7 @@ def data_pass(o, rank, parts, tokens, targets):
 
 
 def clip(params, shared):
-    """By the norm of the gradients of all ranks, or of one's own where each has all of them."""
+    """Clips by the norm of all ranks' gradients, or of a rank's own if each has all of them."""
     norm = torch.stack([p.grad.norm() for p in params]).square().sum()
     if shared:
         dist.all_reduce(norm)

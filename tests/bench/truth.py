@@ -4,16 +4,18 @@
     SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N]
                                                     [--under 'chrt -f 50'] [--under-two COMMAND] [CASE...]
 
-Takes 5 minutes. Runs go under the command given, those of two processes under the second (not a real-time priority:
-then a device that computes keeps the core from what brings messages). Without --machine the machine is measured first
-(actortune machine, 90 s). None of the cases is a model that it measures: widths, depths, contexts, microbatches, schedules
-and numbers of devices are others.
+Takes 5 minutes. Runs are started by the command of --under, and those of two processes by the second
+one. That must not set a real-time priority: a computing device would then keep the core from the
+thread that receives messages. Without --machine the machine is measured first (actortune machine, 90
+s). No case is a model used in that measurement: widths, depths, contexts, microbatches, schedules and
+numbers of devices differ.
 
-A machine file says how fast a machine is that has nothing else to do, and a host that others use as well is that only for
-moments. So steps are short, and all cases run by turns, --rounds times: of all the steps of a case those count that are quiet,
-that is, at most 1.5 % longer than the fastest. What is compared is their median. A case counts if it has five quiet
-steps, in two rounds; `all steps` is the median of all of them beside that of the quiet ones. Nothing is scaled by
-anything. Ends with 1 if a case that counts is more than 3 % off, memory is not the same to the byte, or none counts.
+A machine file describes an idle machine, and a shared host is idle only for moments. Steps are
+therefore short, and all cases run in turns, --rounds times. Only a case's quiet steps count, which are
+at most 1.5 % longer than its fastest, and their median is compared. A case counts if it has five quiet
+steps, in two rounds; `all steps` is the median of all of them beside that of the quiet ones. No result
+is scaled. Exits with 1 if a case that counts is more than 3 % off, if memory differs by a byte, or if
+no case counts.
 """
 import argparse
 import json
@@ -58,7 +60,7 @@ def memory(report):
 
 
 def predict(name, machine, reports):
-    """On the virtual clock; what goes between processes is predicted where it runs."""
+    """Predicts on the virtual clock; a job of several processes predicts its transfers where it runs."""
     if name in PROCESSES:
         return reports[0]
     devices, options, model = CASES[name]
@@ -75,7 +77,7 @@ def measure(name, machine, given, text):
 
 
 def quiet_steps(rounds):
-    """The quiet steps' times, and those of how many rounds they are."""
+    """Returns the quiet steps' times, and the number of rounds that they come from."""
     fastest = min(min(times) for times in rounds)
     quiet = [[t for t in times if t <= QUIET * fastest] for times in rounds]
     return sum(quiet, []), sum(bool(times) for times in quiet)

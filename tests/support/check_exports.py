@@ -1,10 +1,10 @@
-"""Reads what actortrace exports with readers that know nothing of it.
+"""Reads exports of actortrace with independent readers.
 
     check_exports.py rows|chrome|svg|perfetto FILE ROWS
 
-ROWS is the output of `actortrace rows`: every export must hold its firings.
-Ends with status 1 and a line that says which claim failed, with 77 if a reader
-is not installed.
+ROWS is the output of `actortrace rows`: every export must contain its firings.
+Exits with 1 and a line with the failed claim, or with 77 if a reader is not
+installed.
 """
 import collections
 import json
@@ -43,7 +43,7 @@ def check_rows(rows):
 
 
 def check_nesting(spans, where):
-    """Spans of one track: each is inside the one before, or after it."""
+    """Checks that spans of one track nest or follow each other."""
     stack = []
     for start, end in sorted(spans, key=lambda s: (s[0], -s[1])):
         while stack and stack[-1] <= start:
@@ -138,7 +138,7 @@ def check_perfetto(path, rows):
 
 
 def check_perfetto_raw(path, rows):
-    """Without Perfetto's own classes: any protobuf reader can take it apart."""
+    """Reads the file without Perfetto's own classes, as any protobuf reader can."""
     if not shutil.which("protoc"):
         print("neither perfetto's Python package nor protoc is installed")
         raise SystemExit(77)

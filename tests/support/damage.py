@@ -1,5 +1,5 @@
-"""Damages copies of a trace at random and gives them to actortrace: it must read what it
-can or say what is wrong, and end.
+"""Damages copies of a trace at random and gives them to actortrace, which must read them or report the error,
+and must end.
 
     damage.py ACTORTRACE FILE ROUNDS SEED
 """
@@ -21,8 +21,7 @@ def fnv(data):
 
 
 def rehash(data):
-    """Writes the sections' hashes anew, so that only the checks behind them see
-    the damage."""
+    """Recomputes the sections' hashes, so that only later checks see the damage."""
     sections, size = struct.unpack_from("<II", data, 16)
     if size != 32 or 64 + sections * 32 > len(data):
         return
@@ -39,7 +38,7 @@ ODD = [0, 1, 2, 3, 7, 64, 65536, 1 << 24, 1 << 30, (1 << 31) - 1, 1 << 31, (1 <<
 
 
 def craft(data, chance, first, last):
-    """Words of the plan, of the head or of the firings become others that may be wrong."""
+    """Replaces values of the plan, the head or the firings by others that may be invalid."""
     for _ in range(chance.randrange(1, 4)):
         at = chance.choice([36, 40, first + 4 * chance.randrange((last - first) // 4),
                             last + 4 * chance.randrange((len(data) - last) // 4)])

@@ -1,11 +1,11 @@
-"""Damages checkpoints at random and has runs go on from them: whatever was changed is noticed,
-named and set aside, and the run goes on from the one before with the same losses; where none is
-left it is refused. A run never crashes, hangs, or goes on from what is not what was written.
+"""Damages checkpoints at random and resumes runs from them. Every change must be noticed, named and set
+aside, and the run must continue from the checkpoint before with the same losses. If none is left, the
+run must be refused. A run must never crash, hang, or continue from data that was not written.
 
     damage_checkpoints.py ACTORRUN WHOLE FULL ROUNDS SEED WORDS...
 
-WHOLE is a directory of the checkpoints step-4 and step-8, FULL the report of the run that was
-never interrupted, WORDS what actorrun is given to go on.
+WHOLE is a directory with the checkpoints step-4 and step-8, FULL the report of the uninterrupted run,
+WORDS the arguments of actorrun for resuming.
 """
 import json
 import os
@@ -26,7 +26,7 @@ def curve(path):
 
 
 def flip(data, chance):
-    """One bit; half the time near the beginning, where headers are."""
+    """Flips one bit; half the time near the beginning, where headers are."""
     end = len(data) if chance.randrange(2) else min(len(data), 512)
     data[chance.randrange(end)] ^= 1 << chance.randrange(8)
 
@@ -45,25 +45,25 @@ def lengthen(data, chance):
 
 
 def lose(data, chance):
-    """A piece is missing in the middle."""
+    """Removes a piece in the middle."""
     at = chance.randrange(len(data))
     del data[at:at + chance.choice([1, 2, 64])]
 
 
 def blank(data, chance):
-    """A block that never reached the disk."""
+    """Zeroes a block, as if it had never reached the disk."""
     at = chance.randrange(len(data))
     data[at:at + 512] = bytes(len(data[at:at + 512]))
 
 
 def word(data, chance):
-    """The header's length, or another number that is one in eight bytes."""
+    """Changes the header's length, or another number of eight bytes."""
     at = 0 if chance.randrange(3) == 0 else chance.randrange(max(1, len(data) // 8)) * 8
     data[at:at + 8] = struct.pack("<Q", chance.choice(ODD))
 
 
 def digit(data, chance):
-    """A number in the text of a header or manifest is another one."""
+    """Changes a number in the text of a header or manifest."""
     at = chance.choice([m.start() for m in re.finditer(rb"\d", bytes(data[:4096]))] or [0])
     data[at:at + 1] = chance.choice([b"0", b"1", b"9", b"-", b"e", b"99999999999999999999"])
 
@@ -72,7 +72,7 @@ HARMS = [flip, flips, cut, lengthen, lose, blank, word, digit]
 
 
 def swap(folder, chance):
-    """A file is another one's: of the checkpoint before, or of another stage."""
+    """Replaces a file by that of the checkpoint before, or of another stage."""
     name = chance.choice(os.listdir(os.path.join(folder, "step-8")))
     other = os.path.join(folder, "step-4", name)
     if chance.randrange(2) and name != "manifest.json":
@@ -89,7 +89,7 @@ def remove(folder, step, chance):
 
 
 def harm(folder, step, chance):
-    """Damages one file of a checkpoint; what was done, or None if it is as before."""
+    """Damages one file of a checkpoint. Returns a description, or None if the file is unchanged."""
     name = chance.choice(["manifest.json"] + os.listdir(os.path.join(folder, step)))
     path, how = os.path.join(folder, step, name), chance.choice(HARMS)
     with open(path, "rb") as file:
@@ -102,7 +102,7 @@ def harm(folder, step, chance):
 
 
 def damage(folder, chance):
-    """(what was done, the step to go on from; None: there is none left)."""
+    """Returns (description, the step to resume from; None: no checkpoint is left)."""
     kind = chance.randrange(12)
     if kind == 0:
         return remove(folder, "step-8", chance), 4
@@ -121,7 +121,7 @@ def damage(folder, chance):
 
 
 def check(run, text, start, full, report):
-    """What is wrong with how it went on, if anything."""
+    """Returns what is wrong with the resumed run, if anything."""
     if run.returncode < 0 or run.returncode > 2 or "Sanitizer" in text or "runtime error" in text:
         return "ended with %d" % run.returncode
     if start is None:

@@ -1,4 +1,4 @@
-# What the tests of jobs on emulated GPUs share: to be sourced. $actorrun has such GPUs; without
+# Functions of tests of jobs on emulated GPUs: to be sourced. $actorrun has such GPUs; without
 # them the test is skipped.
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -9,10 +9,10 @@ if [[ ! -x $actorrun ]]; then
   exit 77
 fi
 
-# Have two reports the same losses?
+# Checks that two reports have the same losses.
 same() { cmp <(hexes "$1") <(hexes "$2") || fail "$1 and $2 differ in their losses"; }
 
-# Losses of two reports of two steps, at most this far from each other, relatively.
+# Checks that losses of two reports of two steps differ by at most this, relatively.
 near() {
   paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |
     awk -F'[:\t]' -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++

@@ -1,15 +1,15 @@
-# Two hosts, hosta and hostb, that are network namespaces of this machine, and a link
-# between them whose delay and rate are chosen: to be sourced.
+# Two hosts, hosta and hostb, as network namespaces of this machine, with a link of given
+# delay and rate between them: to be sourced.
 #
-# The test goes on in namespaces of its own, of mounts, processes and networks, so that
-# nothing is left when it ends, however it does. The link is a veth pair that the kernel
-# delays and slows down (sch_netem); kernels without that get a pair of tunnels with a
-# program between them (programs/hosts_link.c). hosts_link says which it is.
+# The test continues in its own mount, process and network namespaces, so that nothing is
+# left however it ends. The link is a veth pair that the kernel delays and slows down
+# (sch_netem); kernels without that get a pair of tunnels with a program between them
+# (programs/hosts_link.c). hosts_link says which it is.
 
 hosts_link=
 PATH=$PATH:/usr/sbin:/sbin
 
-# Why there can be no hosts here; nothing if there can.
+# Prints why there can be no hosts here; nothing if there can.
 hosts_missing() {
   ((EUID == 0)) || { echo "only root can make network namespaces"; return; }
   type -P ip >/dev/null || { echo "ip (iproute2) is not installed"; return; }
@@ -56,7 +56,7 @@ hosts_veth() { # delay_us rate_mbit
   done
 }
 
-# Makes the hosts and a link of so many microseconds, one way, and Mbit/s.
+# Makes the hosts and a link of given microseconds (one way) and Mbit/s.
 hosts_start() { # delay_us rate_mbit
   local address=1 host
   mount -t tmpfs none /run || return
@@ -76,6 +76,6 @@ hosts_start() { # delay_us rate_mbit
   done
 }
 
-# Nothing gets through any more, and nobody is told.
+# Cuts the link silently: packets are lost without an error.
 hosts_cut() { ip -n hostb link set link0 down; }
 hosts_mend() { ip -n hostb link set link0 up; }

@@ -2,10 +2,9 @@
 
     page_in_chromium.py PAGE [--large | --many | --experts | --rows] [--shots FOLDER]
 
-Talks to the browser over two pipes (--remote-debugging-pipe): JSON messages,
-each ended by a zero byte. Input goes in as the browser's own mouse and key
-events, so what is tested is what a user does. Ends with status 1 and a line
-that says which claim failed.
+Controls the browser over two pipes (--remote-debugging-pipe): JSON messages,
+each ended by a zero byte. Input uses the browser's own mouse and key events, so
+the test does what a user does. Exits with 1 and a line with the failed claim.
 """
 import base64
 import json
@@ -156,7 +155,7 @@ class Page:
             self.b.shoot(os.path.join(self.shots, name + ".png"))
 
     def place(self, row, ns):
-        """Where on the screen a time is in a row."""
+        """Returns the screen position of a time in a row."""
         s = self.b.state()
         share = (ns - s["view"]["from"]) / (s["view"]["to"] - s["view"]["from"])
         x = s["gutter"] + share * (s["width"] - s["gutter"])
@@ -295,7 +294,7 @@ def test_toggles(p):
 
 
 def test_pixels(p):
-    """A firing's pixels have the colour of its class, a wait's do not."""
+    """Checks that a firing's pixels have the colour of its class, and a wait's do not."""
     b = p.b
     b.key("]")
     b.key("[")
@@ -309,7 +308,7 @@ def test_pixels(p):
 
 
 def test_many(p):
-    """64 devices fit the window: lanes alone, low, with their places; curves on demand."""
+    """Checks that 64 devices fit the window, as low lanes with their places; curves appear on demand."""
     b = p.b
     state = b.run("trace.state")
     check(len(state["rows"]) == 64, "%d rows for 64 devices" % len(state["rows"]))
@@ -330,7 +329,7 @@ def test_many(p):
 
 
 def test_experts(p):
-    """What the steps counted: a line for each block, a bar for each expert; t hides them."""
+    """Checks the counters of steps: a line for each block, a bar for each expert; t hides them."""
     b = p.b
     check(not b.run("document.getElementById('tallies').hidden"), "what was counted is shown")
     text = b.run("[...document.querySelectorAll('#tallies tr')].slice(1).map((r) => r.textContent)")
@@ -347,7 +346,7 @@ def test_experts(p):
 
 
 def test_rows(p):
-    """Valid rows have a row of bars under each lane, and stand in the tips; v hides them."""
+    """Checks valid rows: a row of bars under each lane, and numbers in the tips; v hides them."""
     b = p.b
     kinds = lambda: [r["kind"] for r in b.state()["rows"]]
     check(kinds().count("valid") == len(b.run("trace.devices")), "bars for each device: %s" % kinds())

@@ -1,4 +1,4 @@
-"""What actorserve's server does, before a model that says its prompt again and again:
+"""Checks of actorserve's server, with a stand-in model that repeats its prompt:
 
     serve_checks.py PORT PID
 """
@@ -117,7 +117,7 @@ def wire():
 
 
 def methods():
-    """HEAD has no body, OPTIONS says what can be asked; pages of this machine may, others may not."""
+    """HEAD has no body, OPTIONS lists the methods; pages of this machine may use them, others may not."""
     get, head = (client.raw(m + b" /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") for m in (b"GET", b"HEAD"))
     check(head == get[:get.index(b"\r\n\r\n") + 4] and get != head, head)
     got = client.raw(b"HEAD /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -145,7 +145,7 @@ def targets():
 
 
 def strangers():
-    """Who has no key is told so before a body is read, and sends it in vain."""
+    """A client without a key is refused before its body is read."""
     for fields in (b"Content-Length: 4000000\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 9\r\nExpect: 100-continue\r\n"):
         got = client.raw(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n")
         check_fault(got, 401, fields)
@@ -153,7 +153,7 @@ def strangers():
 
 
 def half_closed():
-    """Whoever sends no more but reads on is answered; what is not whole is refused at once."""
+    """A client that has ended its side but still reads is answered; incomplete requests are refused at once."""
     body = json.dumps({"prompt": "ab", "max_tokens": 3}).encode()
     whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
     end = lambda s: s.shutdown(socket.SHUT_WR)
@@ -169,14 +169,14 @@ def half_closed():
 
 
 def check_fault(got, status, what):
-    """The last answer is a refusal."""
+    """Checks that the last answer is a refusal."""
     last = got.split(b"HTTP/1.1 ")[-1]
     check(status_of(b"HTTP/1.1 " + last) == status, what, "is answered with", got)
     check(json.loads(last.split(b"\r\n\r\n")[1])["error"]["message"], got)
 
 
 def waits():
-    """What does not come whole is waited for only so long."""
+    """Incomplete requests time out."""
     rows = ((HEAD + b"Content-Length: 99\r\n\r\n{}", "a length that is too long"), (HEAD, "half a head"), (b"P", "a byte"))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for (_, what), got in zip(rows, pool.map(lambda row: client.raw(row[0]), rows)):
@@ -198,7 +198,7 @@ def hang_ups():
 
 
 def hang_ups_behind():
-    """Also behind requests that wait for the answer, of more than is read ahead."""
+    """Hang-ups are noticed behind pipelined requests too, beyond the bytes that are read ahead."""
     before = client.metric("hung_up_total")
     for fields in ({"stream": True}, {}):
         body = json.dumps(dict(fields, prompt="stick")).encode()
@@ -213,7 +213,7 @@ def hang_ups_behind():
 
 
 def unread():
-    """Requests one behind the other are not answered while no answer is read, and all are later."""
+    """Pipelined requests are not answered while no answer is read, and all are answered later."""
     ask = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
     with socket.create_connection((HOST, client.port), timeout=60) as s:
         s.sendall(ask * MANY)
@@ -226,7 +226,7 @@ def unread():
 
 
 def queue():
-    """Eight are answered at once, and eight may wait."""
+    """Eight requests run at once, and eight may wait."""
     connections = [client.open("POST", "/v1/completions", {"prompt": "stick", "stream": True}) for _ in range(16)]
     client.until("some wait", lambda: client.metric("queued") == 8)
     error, headers = client.refused(503, "wait already", prompt="x")
@@ -248,7 +248,7 @@ def health():
 
 
 def end(pid):
-    """What was asked is answered; who comes later is not let in."""
+    """Requests in progress are answered; later clients are not accepted."""
     events = client.stream(prompt="abc", max_tokens=3000)
     first = next(events)
     os.kill(pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What the tests of actorserve share: a client of Python's own http.client, and one of bare sockets."""
+"""Clients for the tests of actorserve: one based on Python's http.client, and one on bare sockets."""
 import http.client
 import json
 import socket
@@ -18,7 +18,7 @@ class Client:
         self.port, self.key = port, key
 
     def open(self, method, path, body=None):
-        """(connection, response), the body not read yet."""
+        """Returns (connection, response); the body is not read yet."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=60)
         headers = {"Authorization": "Bearer " + self.key} if self.key else {}
         if body is not None and not isinstance(body, (bytes, str)):
@@ -27,7 +27,7 @@ class Client:
         return connection, connection.getresponse()
 
     def ask(self, method, path, body=None):
-        """(status, what the body says, header fields)"""
+        """Returns (status, parsed body, header fields)."""
         connection, response = self.open(method, path, body)
         text = response.read()
         connection.close()
@@ -40,7 +40,7 @@ class Client:
         return said
 
     def stream(self, path="/v1/completions", **fields):
-        """The events of a stream, as they come; after the last of them it has ended."""
+        """Yields the events of a stream as they come; after the last one the stream has ended."""
         connection, response = self.open("POST", path, dict(fields, stream=True))
         if response.status != 200:
             check(False, fields, "is answered with", response.status, response.read())
@@ -75,7 +75,7 @@ class Client:
             time.sleep(0.01)
 
     def raw(self, *pieces, then=None):
-        """All that comes back for these bytes until the connection ends."""
+        """Sends bytes and returns all data received until the connection ends."""
         with socket.create_connection((HOST, self.port), timeout=60) as s:
             for piece in pieces:
                 s.sendall(piece)
@@ -90,7 +90,7 @@ class Client:
 
 
 def port_of(path):
-    """The port that a server prints first."""
+    """Returns the port that a server prints first."""
     with open(path) as out:
         return int(out.readline().rsplit(":")[-1].split("/")[0])
 

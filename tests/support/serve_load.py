@@ -1,10 +1,11 @@
-"""Many clients of actorserve at once, before a model that says its prompt again and again:
+"""Many clients of actorserve at once, with a stand-in model that repeats its prompt:
 
     serve_load.py PORT PID STREAMS TOKENS [MOST_MILLISECONDS]
 
-Of the streams a fifth hang up somewhere, and a tenth read a byte at a time for as long as others are at work; three
-times as many connections as streams do nothing. All answers are as they should be, and nothing of them is left in the
-server. Prints how long /health took meanwhile; with MOST_MILLISECONDS it has to be answered in that time, 99 times of 100.
+A fifth of the streams hang up somewhere, and a tenth read a byte at a time as long as others run. Three
+times as many idle connections as streams are open. All answers must be right, and nothing of them may be
+left in the server. Prints the latency of /health meanwhile; with MOST_MILLISECONDS its 99th percentile
+must not exceed that.
 """
 import asyncio
 import http.client
@@ -43,14 +44,14 @@ async def connect(room=None):
 
 
 def text_of(answer):
-    """The text of a stream that has come whole."""
+    """Returns the text of a complete stream."""
     lines = [line for line in answer.split(b"\n") if line.startswith(b"data: ")]
     check(lines and lines[-1] == b"data: [DONE]", "a stream has no end:", answer[-200:])
     return "".join(json.loads(line[6:])["choices"][0]["text"] for line in lines[:-1])
 
 
 def plain(answer):
-    """Without the chunks it came in."""
+    """Decodes a chunked body."""
     head, rest = answer.split(b"\r\n\r\n", 1)
     check(b" 200 OK" in head.split(b"\r\n")[0], head)
     out, at = [], 0
@@ -101,7 +102,7 @@ async def left(number):
 
 
 def probe(end):
-    """/health, again and again, over a connection of its own; the times it took."""
+    """Requests /health repeatedly over its own connection, and records the times."""
     times = []
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     while not end.poll(0.02):

@@ -1,9 +1,9 @@
-"""What clients may take of actorserve's server together, before a model that says its prompt again and again:
+"""Limits on what all clients of actorserve's server may take together, with a stand-in model that repeats its prompt:
 
     serve_room.py PORT PID MIB CONNECTIONS
 
-of a server whose requests may hold MIB, and that may have no more than so many CONNECTIONS. Whoever takes all of either
-does not keep others out.
+The server's requests may hold MIB, and it may have at most CONNECTIONS. A client that takes all of
+either must not keep others out.
 """
 import json
 import socket
@@ -36,7 +36,7 @@ def connect():
 
 
 def idle():
-    """Those that have said nothing, or half of it, for longest go; who talks meanwhile stays."""
+    """The connections idle longest are closed, also within a request; active ones stay."""
     kept = connect()
     ask = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
     held = []
@@ -54,7 +54,7 @@ def idle():
 
 
 def bodies():
-    """Bodies that do not come whole take no more than there is, and go for those that do."""
+    """Incomplete bodies hold no more than the limit, and are dropped for complete ones."""
     before, held = memory(), []
     for _ in range(3 * mib // 4):
         held.append(connect())
@@ -77,7 +77,7 @@ def bodies():
 
 
 def answers():
-    """An answer that would take too much fails, and the others go on."""
+    """An answer that would take too much fails, and the others continue."""
     before = memory()
     chat = {"messages": [{"role": "user", "content": "a"}], "n": 16, "logprobs": True, "top_logprobs": 20, "max_tokens": 8000}
     status, said, _ = client.ask("POST", "/v1/chat/completions", chat)

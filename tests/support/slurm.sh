@@ -1,13 +1,13 @@
-# A Slurm of two nodes, n1 and n2, both of them this machine: to be sourced.
+# A Slurm cluster of two nodes, n1 and n2, both of them this machine: to be sourced.
 #
-# The test goes on in namespaces of its own: one of mounts, in which the nodes' names
-# lead here, and one of processes, so that nothing is left running when it ends, however
-# it does. All files are in the folder that slurm_start is given.
+# The test continues in its own namespaces: one of mounts, in which the nodes' names
+# resolve to this machine, and one of processes, so that nothing is left running however
+# it ends. All files are in the folder given to slurm_start.
 
 slurm_folder=
 PATH=$PATH:/usr/sbin # daemons are there
 
-# Why there can be no Slurm here; nothing if there can.
+# Prints why there can be no Slurm here; nothing if there can.
 slurm_missing() {
   local tool
   ((EUID == 0)) || { echo "only root can run Slurm's daemons"; return; }
@@ -72,7 +72,7 @@ slurm_is_up() {
   return 1
 }
 
-# Nothing is worth an orderly end.
+# Kills the daemons: nothing needs an orderly shutdown.
 slurm_stop() {
   local file
   for file in "$slurm_folder"/*.pid; do
@@ -81,7 +81,7 @@ slurm_stop() {
   rm -f "$slurm_folder"/*.pid
 }
 
-# Starts the daemons with their files in a folder. Fails with the daemons' words if
+# Starts the daemons with their files in a folder. Fails with the daemons' output if
 # they do not come up.
 slurm_start() {
   local try port

@@ -1,8 +1,8 @@
-"""Bothers every port that the processes of a job listen at, until the job ends.
+"""Disturbs every port that the processes of a job listen on, until the job ends.
 
     strangers.py LAUNCHER ADDRESS
 
-ADDRESS is where they are. Says in the end what it did.
+ADDRESS is the host of the processes. Prints a summary at the end.
 """
 import os, random, socket, struct, sys
 
@@ -32,7 +32,7 @@ def descendants(pid):
 
 
 def listening(pid):
-    """Ports of a process, but for those bound to an address that is not the one."""
+    """Returns the ports of a process, except those bound to another address."""
     inodes = set()
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -50,7 +50,7 @@ def listening(pid):
 
 
 def noise():
-    """What ended jobs once, half an opening, anything."""
+    """Makes bytes to send: input that once ended jobs, half a handshake, or random data."""
     return random.choice([
         struct.pack("<QBI", 0xCAFEBABE12345678, 0, 1 << 31),
         b"SLUICE\1" + random.randbytes(random.randrange(120)),

@@ -1,11 +1,11 @@
-# What the tests of the tools share: to be sourced. The test works in a folder that goes with
-# it, with nobody's settings; `out` and `err` there are what a tool said last.
+# Functions of the tools' tests: to be sourced. The test works in a temporary folder, without the
+# user's settings; `out` and `err` there hold the last tool's output.
 
 bin=$SLUICE_BUILD/bin
 actorrun=$bin/actorrun
 reference=$SLUICE_SOURCE/tests/reference
 work=$(mktemp -d)
-# For jobs that are to lose no process: a busy machine may let one stand for seconds.
+# Timeout of jobs that must not lose a process: a busy machine may stall one for seconds.
 patient=(--heartbeat-timeout 30)
 to_end=() # processes that are not to outlive the test
 end_test() {
@@ -37,15 +37,15 @@ need() {
   skip "$1 is not installed"
 }
 
-# ends STATUS COMMAND...: it ends with that status.
+# ends STATUS COMMAND...: checks that the command exits with that status.
 ends() {
   local want=$1 got=0
   shift
   "$@" >out 2>err || got=$?
   ((got == want)) || fail "$*: status $got, not $want"
 }
-# background COMMAND...: it runs on as $pid. `out` is emptied first, not by the new process when it gets
-# to run: who waits for a word in it must not find what the last command said.
+# background COMMAND...: runs it as $pid. `out` is emptied first, and not by the new process when it
+# gets to run: a caller that waits for a word in it must not find the last command's output.
 background() {
   : >out
   : >err
@@ -55,5 +55,5 @@ background() {
 }
 says() { grep -qF -- "$1" "$2" || fail "\"$1\" is not in what was said"; }
 
-# Losses of a report, bit by bit.
+# Prints a report's losses, bit by bit.
 hexes() { grep -o '"loss_hex":[^,]*' "$1"; }

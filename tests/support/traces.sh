@@ -1,8 +1,8 @@
-# What the tests of actortrace share: to be sourced.
+# Functions of actortrace's tests: to be sourced.
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
-# trace STATUS WORDS...: actortrace ends with that status
+# trace STATUS WORDS...: checks that actortrace exits with that status
 trace() { ends "$1" "$bin/actortrace" "${@:2}"; }
 
 modelled() {
@@ -10,15 +10,15 @@ modelled() {
     "$@" pipeline >out 2>err || fail "actorrun $*"
 }
 
-# Traces of three schedules: a.trace (1F1B), b.trace (ZB-H1, slow links) and v.trace (ZB-V).
+# Makes traces of three schedules: a.trace (1F1B), b.trace (ZB-H1, slow links) and v.trace (ZB-V).
 traces_make() {
   modelled --cost F=0.01,B=0.01,W=0.01,comm=0.002 --trace a.trace
   modelled --cost F=0.01,B=0.01,W=0.01,comm=0.02 --schedule zb-h1 --trace b.trace
   modelled --cost F=0.01,B=0.01,W=0.01,comm=0.002 --schedule zb-v --trace v.trace
 }
 
-# Reads an export of all three with a reader that knows nothing of actortrace; skips the test
-# if that reader is not installed.
+# Reads an export of all three with an independent reader; skips the test if that reader is not
+# installed.
 traces_read_back() { # rows|chrome|svg|perfetto
   local name status
   for name in a b v; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # within.sh COMMAND...: runs a test, unless the time for tests is up (SLUICE_DEADLINE, in
-# seconds since 1970). One that has begun has two minutes more.
+# seconds since 1970). A test that has begun gets two more minutes.
 [[ ${SLUICE_DEADLINE-} ]] || exec "$@"
 left=$((SLUICE_DEADLINE - EPOCHSECONDS))
 if ((left <= 0)); then

@@ -63,7 +63,7 @@ const WAIT = Object.fromEntries(data.waits.map((name, i) => [name, i]));
 const waitLetters = data.waits.map((name) => name[0]);
 const waitNames = {input: 'waits for an input', credit: 'for a free slot', device: 'for its worker',
                    policy: 'held back', start: 'not begun'};
-/* "stage 1", and in a grid "stage 1 #2": where a device stands in the model. */
+/* Labels of devices: "stage 1", and in a grid "stage 1 #2". */
 const grid = actors.some((a) => a.name.includes('#'));
 devices.forEach((d, device) => {
   const own = actors.filter((a) => a.device === device && a.stage >= 0 && 'FBW'.includes(data.classes[a.cls]));
@@ -106,7 +106,7 @@ const idle = (() => {
   });
 })();
 
-/* The idle time that ended with each firing. */
+/* Idle time that ended with each firing. */
 const idleBefore = new Map();
 idle.forEach((p) => {
   for (let i = 0; i < p.count; i++) {
@@ -154,8 +154,8 @@ const memory = (() => {
   return devices.map((d, i) => makeCurve(start[i], changes[i]));
 })();
 
-/* Registers whose credits are worth a curve, device by device: those that are
- * full at times first. */
+/* Registers whose credits get a curve, device by device: those that are sometimes
+ * full come first. */
 const creditChoices = devices.map((d, device) =>
   registers.map((r, i) => i).filter((i) => registers[i].producer >= 0 && slots[i].busy > 1 &&
       actors[registers[i].producer].device === device && isWork(registers[i].producer))
@@ -184,7 +184,7 @@ const steps = (() => {
   }
   return [...all.values()].filter((e) => e.to > e.from).sort((a, b) => a.step - b.step);
 })();
-/* The whole of it: a trace need not begin with the run. */
+/* The whole trace, which need not begin with the run. */
 const begin = firings.count ? firings.start[0] : 0;
 let end = begin + 1;
 for (let i = 0; i < firings.count; i++) end = Math.max(end, firings.end[i]);
@@ -222,8 +222,8 @@ function formatBytes(n) {
   return `${+n.toPrecision(3)} ${units[u]}`;
 }
 
-/* Lanes alone share the height there is, so that as many as possible are seen at once; with
- * anything below them they are as high as they are read best. */
+/* Chooses the lanes' height. Lanes alone share the available height, so that as many as possible
+ * are visible; with curves below, they have the height that reads best. */
 function laneSizes() {
   const full = {lane: 30, gap: 8};
   if (shown.valid || shown.memory || shown.credits || shown.replay || shown.queues) return full;
@@ -233,7 +233,7 @@ function laneSizes() {
   return {lane: Math.max(Math.floor(room) - gap, 8), gap};
 }
 
-/* What is drawn from top to bottom. */
+/* The parts of the page from top to bottom. */
 function layOut() {
   rows = [];
   let y = AXIS;
@@ -298,7 +298,7 @@ function label(i, f, room) {
   return room >= 7 * full.length + 4 ? full : room >= 10 ? letter : '';
 }
 
-/* A lane's firings; offset: how far its clock is from the view's. */
+/* Draws a lane's firings; offset: the difference of its clock to the view's. */
 function drawLane(c, lane, y, h, offset, faint) {
   const {f, index, longest} = lane, from = view.from - offset, to = view.to - offset;
   const scale = (width - GUTTER) / (view.to - view.from);
@@ -337,8 +337,8 @@ function drawLane(c, lane, y, h, offset, faint) {
   c.globalAlpha = 1;
 }
 
-/* What is too narrow to be seen alone: each pixel's classes on top of each
- * other, as high as the time they took. */
+/* Draws firings narrower than a pixel: each pixel's classes are stacked, with heights
+ * proportional to their time. */
 function drawSums(c, sums, y, h) {
   const low = new Float32Array(width - GUTTER + 2);
   for (const [cls, sum] of sums) {
@@ -355,7 +355,7 @@ function drawSums(c, sums, y, h) {
   }
 }
 
-/* Bars as high as the valid rows of each firing, and how many that are; of those in one pixel the most. */
+/* Draws a bar for the valid rows of each firing, with their number; within a pixel the largest. */
 function drawValid(c, {f, index, longest}, y, h) {
   const scale = (width - GUTTER) / (view.to - view.from), low = y + h - 1;
   const bar = (px, w, n) => c.fillRect(GUTTER + px, low - (h - 14) * n / Math.max(mostRows, 1), w, (h - 14) * n / Math.max(mostRows, 1));
@@ -418,7 +418,7 @@ function drawIdle(c, p, y, h) {
   });
 }
 
-/* A curve as a filled step line: for each pixel the largest value in it. */
+/* Draws a curve as a filled step line, with the largest value of each pixel. */
 function drawCurve(c, curve, top, y, h, color) {
   const {time: t, value: v} = curve, scale = (width - GUTTER) / (view.to - view.from);
   let k = Math.max(lowerBound(t, view.from, (a) => a) - 1, 0);
@@ -639,7 +639,7 @@ function showStep(index) {
   fillTable();
 }
 
-/* ---- what is under the pointer -------------------------------------------------------- */
+/* ---- tips under the pointer ----------------------------------------------------------- */
 
 function findFiring(lane, ns, slack) {
   const {f, index, longest} = lane;
@@ -741,7 +741,7 @@ function pointAt(event) {
   redraw();
 }
 
-/* The next firing of the same lane gets the mark and the tip. */
+/* Moves the mark and the tip to the next firing of the same lane. */
 function selectNext(by) {
   const start = selected >= 0 ? selected : pointed && pointed.firing;
   const queue = start >= 0 ? actors[firings.actor[start]].queue : rows.find((r) => r.kind === 'lane').queue;
@@ -831,13 +831,13 @@ function fillTable() {
   $('table').innerHTML = head + lines.join('');
 }
 
-/* ---- what the steps counted -------------------------------------------------------------- */
+/* ---- counters of steps ------------------------------------------------------------------- */
 
 const total = (list) => list.reduce((a, b) => a + b, 0);
 const count = (n) => Number.isInteger(n) ? n.toLocaleString('en') : n.toPrecision(4);
 const fraction = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : '';
 
-/* Bars as high as their count, the part that was dropped on top. */
+/* Draws a bar for each count, with the dropped part on top. */
 function strip(values, dropped, word) {
   const most = Math.max(...values, 1e-30);
   const bars = values.map((n, i) => {
@@ -849,7 +849,7 @@ function strip(values, dropped, word) {
   return `<span>${bars.join('')}</span>`;
 }
 
-/* NAME.load and NAME.dropped are of the experts of one block, and stand in one line. */
+/* Fills in the counters. NAME.load and NAME.dropped of one block's experts share a line. */
 function fillTallies() {
   const byName = new Map(data.tallies.map(([name, sum, last]) => [name, {name, sum, last}]));
   const lines = [];
@@ -1020,7 +1020,7 @@ width = $('scroll').clientWidth;
 showStep(steps.length > 1 ? Math.min(1, steps.length - 1) : steps.length - 1);
 if (!steps.length) { fillTable(); redraw(); }
 
-/* For whoever drives the page by a program. */
+/* Interface for programs that control the page. */
 window.trace = {
   get state() {
     return {view: {...view}, current, shown: {...shown}, selected, matches: matchList.length, match, frame,
