@@ -5,9 +5,10 @@
  *     actorserve --init decay.safetensors examples/decay.c
  *
  * For serving, the op names another op (sl_op.served) that reads the batch: the sequence and
- * position of each row of a tick. It keeps its state in pages, as attention does. The pages are an output
- * that it updates, with the state after the newest position of each page. A sequence that gives its
- * pages up, or begins with pages filled by others, finds its state in the page before its own. */
+ * position of each row of a tick. It keeps its state in pages, as attention does. The pages are an
+ * output that it updates, with the state after the newest position of each page. A sequence that
+ * gives its pages up, or begins with pages filled by others, finds its state in the page before
+ * its own. */
 #include <sluice/batch.h>
 #include <sluice/sluice.h>
 
@@ -24,7 +25,7 @@ static float decay_of(int64_t c, int64_t C) { return 1 - 0.5f / (float)(1 << 8 *
 
 static float step(float before, float x, float d) { return d * before + (1 - d) * x; }
 
-/* ---- in training ---------------------------------------------------------------------------- */
+/* ---- training ------------------------------------------------------------------------------- */
 
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
@@ -54,7 +55,7 @@ static void backward(const sl_call *call) {
   }
 }
 
-/* ---- served ---------------------------------------------------------------------------------- */
+/* ---- serving --------------------------------------------------------------------------------- */
 
 /* x, batch -> h, and the states [pages, C] */
 static sl_status infer_served(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

@@ -123,7 +123,7 @@ static void net_wait(line *l) {
   net_look(l);
 }
 
-/* ---- UCX by itself ------------------------------------------------------------------------ */
+/* ---- UCX alone ---------------------------------------------------------------------------- */
 
 static void ucx_received(void *request, ucs_status_t status, size_t bytes, void *arg) {
   (void)bytes;
@@ -298,7 +298,7 @@ static double copy(line *l) {
   return (double)STREAM * LONG_BYTES / (double)(sli_now_ns() - start);
 }
 
-/* ---- the kinds, in turns ------------------------------------------------------------------ */
+/* ---- kinds, in turns ---------------------------------------------------------------------- */
 
 static const line_kind in_memory[] = {{"net", net_open, net_send, net_progress},
                                       {"waiting", net_open, net_send, net_wait},

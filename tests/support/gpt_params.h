@@ -29,7 +29,7 @@ typedef struct gpt_use {
 typedef struct gpt_param {
   int64_t dim[2];    /* the second one is 1 for a vector */
   gpt_pairing lies;
-  int64_t segments, units; /* of the split dim: see sli_dim */
+  int64_t segments, units; /* layout of the split dim: see sli_dim */
   int nuses;
   gpt_use use[GPT_USES];
 } gpt_param;

@@ -256,7 +256,7 @@ static inline sl_tensor *turned(making *m, sl_tensor *x, const sl_op *op) {
   return sl_transpose(m->g, y, 1, 2);
 }
 
-/* ---- drawing them ------------------------------------------------------------------ */
+/* ---- drawing graphs ---------------------------------------------------------------- */
 
 #define CASE(id, op, mixes, call)                                    \
   static inline sl_tensor *grow_##id(making *m, sl_tensor *x) {       \

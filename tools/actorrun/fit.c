@@ -223,7 +223,7 @@ void fit_advise(const settings *s, const sl_lower_options *run) {
   free(why);
 }
 
-/* ---- the host ------------------------------------------------------------------------------ */
+/* ---- memory of the host -------------------------------------------------------------------- */
 
 /* Computes the memory of the job's devices on one host. Consecutive processes share a host. */
 static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int *devices) {

@@ -260,7 +260,7 @@ static sl_status write_with(const sl_session_options *o, const settings *s) {
   return status;
 }
 
-/* ---- for the run ----------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 bool generates_only(const settings *s) {
   static const char *const others[] = {"save", "save-adapter", "checkpoint", "report", "trace", "plan"};

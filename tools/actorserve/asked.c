@@ -20,7 +20,7 @@ typedef struct field {
   double least, most; /* range of numbers */
 } field;
 
-/* ---- plain values ---------------------------------------------------------------------------- */
+/* ---- scalar values --------------------------------------------------------------------------- */
 
 static sl_status wrong(const field *f, const char *what) {
   return sl_fail(SL_E_USAGE, "%s must be %s", f->name, what);
@@ -257,7 +257,7 @@ static sl_status read_messages(const field *f, const cJSON *item, asked *out) {
   return status;
 }
 
-/* ---- all fields ------------------------------------------------------------------------------ */
+/* ---- table of fields ------------------------------------------------------------------------- */
 
 #define AT(name) offsetof(asked, name)
 static const field fields[] = {

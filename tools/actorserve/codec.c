@@ -19,7 +19,7 @@ void codec_close(codec *c) {
   *c = (codec){0};
 }
 
-/* ---- to tokens ------------------------------------------------------------------------------- */
+/* ---- text to tokens -------------------------------------------------------------------------- */
 
 static sl_status encode_bytes(const codec *c, const char *text, sli_token_row *out) {
   if (c->vocabulary > BYTES)
@@ -51,7 +51,7 @@ size_t codec_longest(const codec *c) {
   return c->vocabulary > BYTES ? 0 : 1;
 }
 
-/* ---- to text --------------------------------------------------------------------------------- */
+/* ---- tokens to text -------------------------------------------------------------------------- */
 
 /* Prints the text with U+FFFD for each byte that is not UTF-8. */
 static void print_good(FILE *out, const char *text, size_t bytes) {

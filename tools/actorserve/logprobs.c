@@ -108,7 +108,7 @@ static void print_map(FILE *out, const told *behind, const sl_session_event *e) 
   putc('}', out);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all tokens ------------------------------------------------------------------------------ */
 
 static void print_part(FILE *out, const logprobs *w, int part, const told *behind, const sl_session_event *e) {
   if (w->chat) {

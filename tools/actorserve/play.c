@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- in real time --------------------------------------------------------------------------- */
+/* ---- real time ------------------------------------------------------------------------------ */
 
 typedef struct player {
   sl_session *session;
@@ -95,7 +95,7 @@ sl_status play_real(sl_session *session, uint64_t seed, played *p) {
   return status;
 }
 
-/* ---- on either clock ------------------------------------------------------------------------- */
+/* ---- either clock ---------------------------------------------------------------------------- */
 
 static sl_status play_virtual(settings *s, served *m, played *p) {
   sl_session_options options;

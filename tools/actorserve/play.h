@@ -7,7 +7,7 @@
 
 typedef struct played {
   arrivals came;
-  /* of the simulation; on the real clock the stages' computing times are unknown */
+  /* the simulation; on the real clock the stages' computing times are unknown */
   sl_rehearsal run;
   outcome outcome;
   sl_tick_cost cost, corners; /* cost of its ticks on the real clock, if measured; else all 0 */

@@ -99,7 +99,7 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   if (!status) status = check_model(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
-  r->param = r->param ? r->wrong : NULL; /* it pointed into the body */
+  r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */
   settle(r);
   return status;
 }

@@ -9,7 +9,7 @@
 #include "tools/actorserve/prepare.h"
 #include "tools/actorserve/reply.h"
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- ending a request ------------------------------------------------------------------------ */
 
 static void fini_choice(choice *c) {
   told_fini(&c->told);
@@ -299,7 +299,7 @@ void request_event(const sl_session_event *event) {
   else if (c->of->x && !c->finish) take_token(c, event);
 }
 
-/* ---- to the engine --------------------------------------------------------------------------- */
+/* ---- submission to the engine ---------------------------------------------------------------- */
 
 static uint64_t first_seed(const asked *a) {
   uint64_t seed = 0;
@@ -403,7 +403,7 @@ void request_encoded(work *w) {
   else if (!r->encoding) answer(r);
 }
 
-/* ---- its beginning --------------------------------------------------------------------------- */
+/* ---- beginning a request --------------------------------------------------------------------- */
 
 static void encode(request *r) {
   for (int i = 0; i < r->nprompts; i++) r->encoding += r->prompts[i].text != NULL;

@@ -43,7 +43,7 @@ static void describe(void *ctx, const sl_look *look, const void *const *own, cJS
   add_rates(serving, &t.rates);
 }
 
-/* ---- limits, changed ------------------------------------------------------------------------- */
+/* ---- changing limits ------------------------------------------------------------------------- */
 
 /* Reads the number after "kv=" and the like; 0: it is none. */
 static int read_number(const char *text, const char *name) {
@@ -117,7 +117,7 @@ static const topic topics[] = {{&question_limits, "quota", request_limits},
                                {&question_trace, "trace", request_trace},
                                {NULL, NULL, NULL}};
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 sl_status seen_open(served *m, const char *model) {
   sl_session_info a = sl_session_about(m->session);

@@ -33,7 +33,7 @@ void find_before(analysis *a) {
 void find_shelves(analysis *a) {
   struct row {
     uint64_t free_ns;
-    size_t next; /* next one of the same queue, plus 1 */
+    size_t next; /* next lane of the same queue, plus 1 */
   } *rows = NULL;
   size_t nqueues = (size_t)a->plan->nqueues, capacity = 0, count = 0;
   size_t *first = sli_calloc(nqueues + 1, sizeof *first);

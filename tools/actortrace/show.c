@@ -127,7 +127,7 @@ static void print_advice(const shower *s) {
                   s->step, format_ns(text, (double)(to - from)));
 }
 
-/* ---- all of it ------------------------------------------------------------------------ */
+/* ---- the command ---------------------------------------------------------------------- */
 
 static int find_width(const options *o, FILE *out) {
   struct winsize size;

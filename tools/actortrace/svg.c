@@ -216,7 +216,7 @@ static void draw_memory(const figure *g, int32_t device) {
   free(all);
 }
 
-/* ---- the rest ------------------------------------------------------------------------ */
+/* ---- the figure ---------------------------------------------------------------------- */
 
 static void draw_axis(const figure *g, double bottom) {
   double span = (double)(g->to - g->from), raw = span / 8, base = pow(10, floor(log10(raw)));

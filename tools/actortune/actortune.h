@@ -144,7 +144,7 @@ void bar_clear(void);
 void interrupt_catch(void);
 bool interrupted(void);
 
-/* ---- showing --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* Makes the words after "actorrun" for a point's plan: device options, the point's own options,
  * the model and its options. */

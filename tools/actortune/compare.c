@@ -58,7 +58,7 @@ static sl_status read_calls(const sli_json *report, table *t) {
                  "on CPUs or GPUs with --machine", report->name);
 }
 
-/* ---- showing --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* Orders by the size of the error, largest first. */
 static int by_error(const void *a, const void *b) {

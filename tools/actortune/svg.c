@@ -267,7 +267,7 @@ static void draw_panel(const figure *g) {
   text_at(g, PANEL + 24, y, "cell", "a schedule as published");
 }
 
-/* ---- the whole --------------------------------------------------------------------- */
+/* ---- the figure -------------------------------------------------------------------- */
 
 static const char style[] =
     "<style>text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#222}"

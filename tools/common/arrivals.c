@@ -68,7 +68,7 @@ sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   return status;
 }
 
-/* ---- how they were answered ------------------------------------------------------------------ */
+/* ---- outcome --------------------------------------------------------------------------------- */
 
 const double outcome_shares[OUTCOME_SHARES] = {0.5, 0.9, 0.99};
 

@@ -86,7 +86,7 @@ void chat_found_fini(chat_found *f) {
   free(f->end);
 }
 
-/* ---- which one ------------------------------------------------------------------------------ */
+/* ---- choice of a template ------------------------------------------------------------------- */
 
 static sl_status unknown(const char *format, const char *what) {
   char *names = sli_chat_names();

@@ -11,7 +11,7 @@
 
 static const char none[] = "none", selective[] = "selective", full[] = "full";
 
-/* ---- what there is to choose from ----------------------------------------------------------- */
+/* ---- the choices ---------------------------------------------------------------------------- */
 
 static void add_way(choices *c, const char *again, sl_space space) {
   c->ways[c->nways++] = (choice_way){again, space};
@@ -71,7 +71,7 @@ void choices_fini(choices *c) { sli_arena_fini(&c->arena); }
 
 choice choice_none(const choices *c) { return (choice){.shard = c->shard}; }
 
-/* ---- how it is said -------------------------------------------------------------------------- */
+/* ---- brief wording --------------------------------------------------------------------------- */
 
 /* One word per block, told as briefly as possible: the commonest for all blocks, then the
  * exceptions. */

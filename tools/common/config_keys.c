@@ -12,7 +12,7 @@ const sli_key config_keys_common[] = {
     {"pretraining_tp", {0}}, {"chunk_size_feed_forward", {0}}, {"gradient_checkpointing", {0}},
     {"attn_implementation", {0}}, {"_attn_implementation*", {0}}, {"_flash_attn_2_enabled", {0}},
     {"use_flash_attention*", {0}}, {"use_flash_attn", {0}},
-    /* what calls return */
+    /* outputs of calls */
     {"output_attentions", {0}}, {"output_hidden_states", {0}}, {"output_scores", {0}}, {"return_dict", {0}},
     {"return_dict_in_generate", {0}}, {"output_router_logits", {0}},
     /* tokens and texts */

@@ -110,7 +110,7 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
   return status ? status : read_seconds(r, item, seconds, out);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static sl_hardware_row *row_of(sl_hardware_row *rows, int *count, const char *op) {
   for (int i = 0; i < *count; i++)

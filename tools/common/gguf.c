@@ -43,7 +43,7 @@ static const cJSON *value_of(const reading *r, const char *key) {
 
 static bool has(const reading *r, const char *tensor) { return sli_gguf_find(r->file, tensor); }
 
-/* ---- options that no key has --------------------------------------------------------------- */
+/* ---- options without a key ----------------------------------------------------------------- */
 
 static sl_status set_vocab(const reading *r) {
   const sli_stored_tensor *table = sli_gguf_find(r->file, "model.embed_tokens.weight");
@@ -63,7 +63,7 @@ static sl_status set_by_tensors(const reading *r) {
   return status;
 }
 
-/* ---- rotary angles --------------------------------------------------------------------------- */
+/* ---- rotary embedding ------------------------------------------------------------------------ */
 
 /* Checks that a key is absent or equals `wanted`. */
 static sl_status check_number(const reading *r, const char *key, int64_t wanted, const char *what) {
@@ -214,7 +214,7 @@ static sl_status check_angles(const reading *r) {
   return SL_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole file -------------------------------------------------------------------------- */
 
 static sl_status apply_keys(const reading *r) {
   config_field named[SLI_COUNT(fields)] = {{0}};

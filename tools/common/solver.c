@@ -281,7 +281,7 @@ static void format_needs(const search *x, const trial *t, char *text, size_t siz
 
 static sl_status nothing_fits(const search *x) {
   const trial *t = least(x);
-  if (!t) return SL_E_USAGE; /* it failed for another reason, which was reported */
+  if (!t) return SL_E_USAGE; /* the failure has another reason, which was reported */
   char *said = choice_format(&x->all, &t->choice), needs[256] = "";
   format_needs(x, t, needs, sizeof needs);
   sl_status status = sl_fail(SL_E_BUDGET, "home auto: of %zu plans none fits; what takes least of a device, %s, "

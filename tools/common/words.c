@@ -39,7 +39,7 @@ void words_model(const settings *s, words *to) {
     words_given(o, s->model_args, to);
 }
 
-/* ---- the line ------------------------------------------------------------------------------ */
+/* ---- command lines ------------------------------------------------------------------------- */
 
 static bool is_plain(const char *word) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

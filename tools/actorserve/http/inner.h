@@ -52,7 +52,7 @@ struct http_exchange {
   http *server;
   http_exchange *next, **link;   /* links of the list of all connections */
   http_exchange *older, *newer;  /* links of the waiting list */
-  bool stands;                   /* it is in the waiting list */
+  bool stands;                   /* true while in the waiting list */
   struct bufferevent *stream;
   struct event *deadline;        /* deadline of what it waits for */
   /* State. HTTP_SENDING, HTTP_LAST: until the answer is sent; then comes the next request, or

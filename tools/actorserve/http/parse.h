@@ -24,7 +24,7 @@ typedef struct http_head {
   char *method, *target;    /* target: the path, without %XX and a query; or "*" */
   int minor;                /* the version is HTTP/1.minor */
   bool keep;                /* the connection is to stay open */
-  bool chunked, expects;    /* of the body; expects: the client waits for "100 Continue" */
+  bool chunked, expects;    /* framing of the body; the client waits for "100 Continue" */
   uint64_t length;          /* bytes of the body, unless it is chunked */
   int nfields;
   http_field fields[HTTP_MOST_FIELDS];

@@ -40,7 +40,7 @@ static const form *form_of(const char *row) {
   }
 }
 
-/* ---- samples of one row ---------------------------------------------------------------------- */
+/* ---- samples of one op ----------------------------------------------------------------------- */
 
 /* A sample's coordinates on the form's axes. The last one is the number of busy devices. */
 typedef struct place {

@@ -167,7 +167,7 @@ static void end_load(load *l) {
   for (int i = 0; i < l->count; i++) pthread_join(l->threads[i], NULL);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- both processes -------------------------------------------------------------------------- */
 
 /* Measures in one process. Process 0 has the larger half of the devices. */
 static bool measure_end(end *e, int devices, double seconds[LINK_SIZES][2]) {

@@ -38,7 +38,7 @@ extern const char *const slo_admits[]; /* words by sl_admit; NULL-terminated */
 typedef struct server {
   int64_t at[SLO_DIMS];
   size_t bytes;    /* bytes of the largest device; 0: impossible */
-  bool tried;      /* it fits and was simulated */
+  bool tried;      /* true if it fits and was simulated */
   double rate;     /* factor by which requests come faster than the file says */
   double tokens;   /* tokens per second */
   double seconds[LEVELS_MOST];

@@ -144,7 +144,7 @@ static void do_job(void *ctx, size_t i) {
   free(j->arrivals);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all servers ---------------------------------------------------------------------------- */
 
 /* Orders by the result, then by memory, then by creation. */
 static int better_first(const void *a, const void *b) {

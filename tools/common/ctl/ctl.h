@@ -57,7 +57,7 @@ typedef struct tracing {
 } tracing;
 tracing *control_tracing(control *c);
 
-/* ---- what can be asked ------------------------------------------------------------------ */
+/* ---- requests --------------------------------------------------------------------------- */
 
 /* A user's request and the question to all processes that it leads to. `text` follows the
  * request's word; `out` gets the answer. On failure the text is sl_detail(). */

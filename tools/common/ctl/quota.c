@@ -69,7 +69,7 @@ static void answer_quota(control *c, const subject *s, const void *data, size_t 
 
 const question question_quota = {"quota", answer_quota};
 
-/* ---- all together ------------------------------------------------------------------------- */
+/* ---- all processes ------------------------------------------------------------------------ */
 
 /* Returns the first refusal. All processes refuse alike, so one text is enough. */
 static sl_status check_answers(const sl_blob *answers, int n, const char *text) {

@@ -65,7 +65,7 @@ tracing *control_tracing(control *c) { return &c->tracing; }
 
 static int count_processes(const control *c) { return sl_job_processes(c->subject->processes); }
 
-/* ---- words ------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------- */
 
 static void rouse(control *c) {
   uint64_t one = 1;

@@ -41,7 +41,7 @@ static void answer_trace(control *c, const subject *s, const void *data, size_t 
 
 const question question_trace = {"trace", answer_trace};
 
-/* ---- all together ------------------------------------------------------------------------- */
+/* ---- all processes ------------------------------------------------------------------------ */
 
 static void free_answers(sl_blob *answers, int n) {
   for (int i = 0; i < n; i++) free(answers[i].data);

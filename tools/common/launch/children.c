@@ -268,7 +268,7 @@ static void take_signals(children *c) {
   take_ends(c);
 }
 
-/* ---- all --------------------------------------------------------------------------------- */
+/* ---- the job ----------------------------------------------------------------------------- */
 
 /* Returns the time of the next deadline; 0: none. */
 static uint64_t due_ns(const children *c) {

@@ -15,7 +15,7 @@
 #include "tools/common/launch/children.h"
 #include "tools/common/words.h"
 
-/* ---- what is asked for ------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------- */
 
 /* Options that are not passed to the processes. */
 static const char *const ours[] = {"processes", "restarts",      "nnodes",
@@ -67,7 +67,7 @@ static sl_status refuse(const char *option, const sli_cluster *cluster) {
                  cluster->process, cluster->nprocesses, cluster->starter);
 }
 
-/* ---- words ------------------------------------------------------------------------------- */
+/* ---- command lines ----------------------------------------------------------------------- */
 
 /* Says whether an option is implied by MODEL: a folder given as the model is its --init as well. */
 static bool is_said_by_model(const settings *s, const char *option) {
@@ -88,7 +88,7 @@ static sl_status make_words(const settings *s, const char *again, words *out) {
   return SL_OK;
 }
 
-/* ---- where they meet --------------------------------------------------------------------- */
+/* ---- meeting point ----------------------------------------------------------------------- */
 
 typedef struct meeting {
   char endpoint[256], job[64], key[48];

@@ -26,7 +26,7 @@ const char *planner_word(plan_dim dim, int value) {
   return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
 }
 
-/* ---- what is fixed --------------------------------------------------------------------------- */
+/* ---- fixed dimensions ------------------------------------------------------------------------ */
 
 static int read_value(plan_dim dim, const char *text) {
   int value = -1;

@@ -31,7 +31,7 @@ typedef struct large {
   int fewest;          /* slots that a stage needs at least */
 } large;
 
-/* ---- the plan that is too large -------------------------------------------------------------- */
+/* ---- the plan over budget -------------------------------------------------------------------- */
 
 static int knob_of(const sl_register *r) {
   for (int k = 0; k < KNOBS && r->quota_name; k++)
@@ -116,7 +116,7 @@ static double give_up_slot_on(large *x, int device) {
   return at < 0 ? -1 : give_up_slot(x, at);
 }
 
-/* ---- blocks that compute again --------------------------------------------------------------- */
+/* ---- blocks that recompute ------------------------------------------------------------------- */
 
 /* Returns the next block to recompute. The model's ends come last: they are expensive to compute
  * and small to keep. */

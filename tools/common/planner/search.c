@@ -147,7 +147,7 @@ const plan_choice *planner_second(const planner *p, plan_dim dim) {
   return NULL;
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 /* Returns the value of a model option; 0: the model has none of that name. */
 static int number_of(const settings *s, const char *name) {

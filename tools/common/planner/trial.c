@@ -35,7 +35,7 @@ static double seconds_of(const sl_plan *plan) {
 
 static bool fits(const planner *p, const plan_choice *c) { return c->bytes && (!p->budget || c->bytes <= p->budget); }
 
-/* ---- what is given up ------------------------------------------------------------------------ */
+/* ---- relaxation ------------------------------------------------------------------------------ */
 
 static bool may(const planner *p, const plan_choice *c, const way *w) {
   return p->fixed[w->dim] < 0 && (c->at[w->dim] == 0 || c->at[w->dim] == w->value);
