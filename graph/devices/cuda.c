@@ -47,8 +47,9 @@ static sl_status find_all(sli_site *site) {
   return SL_OK;
 }
 
-/* Unless the user says how much, a device can have what is free now: what needs more is known
- * before it is asked for. The GPUs of other processes are taken to be like these. */
+/* Sets the budget, unless the user does: the memory that is free now on the fullest of these
+ * GPUs. A plan knows its needs before it allocates. GPUs of other processes are assumed to be
+ * like these. */
 static void set_budget(const sli_site *site, const sl_cuda_device *gpus) {
   size_t *budget = &site->devices->budget_bytes;
   if (*budget) return;

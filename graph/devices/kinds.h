@@ -1,4 +1,4 @@
-/* The rows, each with what only its kind can do. */
+/* Table rows of the kinds of devices, each with the functions specific to it. */
 #ifndef SLUICE_GRAPH_DEVICES_KINDS_H
 #define SLUICE_GRAPH_DEVICES_KINDS_H
 
@@ -6,6 +6,6 @@
 
 extern const sli_kind sli_kind_cpu, sli_kind_cuda, sli_kind_timed, sli_kind_null;
 
-enum { SLI_MOST_DEVICES = 1 << 20 }; /* and threads, and numbers, that a SPEC may name */
+enum { SLI_MOST_DEVICES = 1 << 20 }; /* limit of devices, threads and numbers in a SPEC */
 
 #endif

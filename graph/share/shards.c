@@ -9,8 +9,8 @@
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* Returns the row axes along which devices have the same of a parameter; for maps of experts,
- * those that experts are not sharded along. */
+/* Returns the row axes along which devices have equal parts of a parameter; for maps of experts,
+ * the axes that experts are not sharded along. */
 static sli_along replicas(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   sli_along along = 0, rows = sli_share_row(x, param, SLI_AXIS_DATA);
   for (int a = 0; a < SLI_AXES; a++)

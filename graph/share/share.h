@@ -49,7 +49,7 @@ typedef struct sli_axis {
   int of;             /* axis that it is a factor of: the factors share one choice, and a split
                          along one is a split along all, except for calls that run at the experts */
   int at_experts;     /* axis whose choice applies to those calls */
-  int at;             /* offset in sl_device of a device's place along it */
+  int at;             /* index in sl_device.at of a device's place along it */
   sl_traffic traffic; /* category that its traffic is counted as */
   struct {            /* for axes of rows: words of messages about sources, for what is required
                          and what is missing */

@@ -1,4 +1,5 @@
-/* Search space: for each node the ways to shard it, priced as far as they can be in isolation. */
+/* Search space: for each node the ways to shard it, with the costs that do not depend on other
+ * nodes. */
 #ifndef SLUICE_GRAPH_SBP_WAYS_H
 #define SLUICE_GRAPH_SBP_WAYS_H
 
