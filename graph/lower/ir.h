@@ -42,12 +42,11 @@ typedef enum sli_route {
 typedef struct sli_route_row {
   const char *name;        /* name of its queues */
   const char *verb;        /* verb in the names of its actors */
-  const sl_queue_ops *ops; /* NULL: the queue ops of the device kind, one queue per device; else
-                              one queue per device pair */
+  const sl_queue_ops *ops; /* NULL: the kind's queue ops, one queue per device; else one per
+                              device pair */
   bool in_turn;            /* transfers run one at a time */
   bool updates;            /* host updates use the queue too, behind all else */
-  bool homes;              /* transfers between a home (placement) and the device; else between
-                              memories */
+  bool homes;              /* between a home (placement) and the device; else between memories */
   sli_role role;           /* role of the copies; SLI_ROLES: the role of the bundle they bring */
 } sli_route_row;
 extern const sli_route_row sli_routes[SLI_ROUTES]; /* routes.c */
@@ -72,10 +71,10 @@ typedef struct sli_group {
   int rank;              /* rank among the stage's devices */
   int phase;
   int level, part, axis; /* see group.c */
-  int depth;             /* of an exchange after all ticks: 1 + the depth of those it reads from;
-                            0: not known yet (lanes.c) */
-  int about;             /* group whose place in the order this one takes: itself; for a
-                            transfer, the producer of the bundle or its reader */
+  int depth;             /* of an exchange after all ticks: 1 + that of its inputs; 0: not known
+                            yet (lanes.c) */
+  int about;             /* group whose place in the order it takes: its own, its producer's or
+                            its reader's */
   bool back;             /* part of the backward pass */
   sli_rate rate;
   bool eval;             /* part of an evaluation, which runs every so many steps */
@@ -88,8 +87,7 @@ typedef struct sli_group {
   size_t input_capacity, output_capacity;
   int *inputs, *outputs; /* ports in this order */
   size_t workspace_bytes;
-  double seconds;        /* seconds of a firing; for computing groups set when the plan is
-                            written */
+  double seconds;        /* of a firing; for computing groups set when the plan is written */
   int32_t actor;         /* SL_NONE: not written yet */
   int before;            /* previous group made for this device, or SL_NONE */
 } sli_group;
@@ -103,8 +101,8 @@ typedef struct sli_image {
 
 /* Slot sharing: the lane (shared slots) that a bundle belongs to. */
 typedef struct sli_lane {
-  int leader;            /* an earlier bundle whose slots it shares; SL_NONE: its own, or the
-                            first of a lane */
+  int leader;            /* earlier bundle whose slots it shares; SL_NONE: none, or first of a
+                            lane */
   int least;             /* slots that the lane needs at least; 0: no bundle shares them */
 } sli_lane;
 
@@ -115,8 +113,7 @@ typedef struct sli_bundle {
   int producer;          /* group, or SL_NONE for parameters that no group updates */
   int nconsumers;        /* number of readers, in place or at the end of transfers */
   int *consumers;        /* groups, ascending; readers of a transferred copy count for its origin */
-  int origin;            /* bundle it is a copy of, as first made; itself unless a transfer made
-                            it */
+  int origin;            /* bundle it is a copy of, as first made; itself if no transfer made it */
   int source;            /* bundle that the transfer reads; SL_NONE: no transfer made this one */
   sli_rate rate;         /* rate at which its slots are used */
   bool eval;             /* part of an evaluation */
@@ -129,8 +126,7 @@ typedef struct sli_bundle {
   bool held;
   int initial;
   int quota, quota_most;
-  bool transient;        /* need not be allocated for the whole step: may be in a lane, see
-                            lanes.c */
+  bool transient;        /* need not exist for the whole step: may be in a lane (lanes.c) */
   sli_lane lane;
   int over;              /* earlier bundle whose memory it can reuse, or SL_NONE */
   int cover;             /* 1 + the bundle that aliases it, 0: none known */
@@ -138,10 +134,9 @@ typedef struct sli_bundle {
   bool aside;            /* belongs to no pass: a loss, a norm, the clip's factor */
   double activation;
   size_t bytes, payload_bytes; /* payload_bytes excludes alignment padding between tensors */
-  sl_tensor *extent;     /* valid length (extent) of its only tensor, whose rows need not all be
+  sl_tensor *extent;     /* valid length (extent) of its only tensor, whose rows may not all be
                             valid; else NULL */
-  bool frozen;           /* parameters passed unchanged to the next step, where parameters may be
-                            placed elsewhere */
+  bool frozen;           /* parameters passed on unchanged, where parameters may be offloaded */
   sli_image image;
   int32_t reg;
 } sli_bundle;
@@ -151,10 +146,9 @@ typedef struct sli_uses {
   int *producer;      /* [ntensors] producing group, or SL_NONE */
   int *count;         /* [ntensors] reading groups */
   int **groups;       /* [ntensors] ascending, without the producer */
-  int *first, *last;  /* [ntensors] node index within the producing group; first: over all
-                         tensors that use this place in turn */
-  int *over;          /* [ntensors] tensor whose place it uses: itself, unless the op writes its
-                         result in place of an input */
+  int *first, *last;  /* [ntensors] node index in the producing group; first: of all tensors in
+                         its place */
+  int *over;          /* [ntensors] tensor whose place it uses: itself unless written in place */
   bool *summed;       /* [ntensors] accumulated over the step */
   bool *state;        /* [ntensors] updated in place by its producer */
   bool *swept;        /* [ntensors] also read for later pieces */
@@ -226,8 +220,7 @@ struct sli_lowering {
   int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
   int *places;           /* [ncomputing] places of groups in one order over a tick (turns.c) */
   sli_sections sections;
-  sli_walks *walks;      /* routes of microbatches that skip stages; NULL where all microbatches
-                            go from stage to stage */
+  sli_walks *walks;      /* routes of microbatches; NULL where all go from stage to stage */
   int nbundles;
   size_t bundle_capacity;
   sli_bundle *bundles;
@@ -241,8 +234,8 @@ struct sli_lowering {
   sl_plan *plan;
   sli_queues queues;
   sli_pieces cut;
-  int *numbers;          /* [g->ntensors] number of each valid length (extent) in the current
-                            program, by its first tensor; SL_NONE: not in the program */
+  int *numbers;          /* [g->ntensors] of a valid length (extent), by its first tensor, in the
+                            program that is being written; SL_NONE: none */
 };
 
 /* Returns the ticks of a step, or of an evaluation. */
@@ -267,8 +260,8 @@ sl_status sli_lower_emit(sli_lowering *l);       /* groups, bundles -> plan */
 
 /* ---- groups and bundles ------------------------------------------------------------------- */
 
-/* Add a group or bundle and return its index; the caller adds the ports of producer and
- * consumers. The call may move the array, so earlier pointers into it become invalid. */
+/* Add a group or bundle and return its index; the caller adds ports. Earlier pointers into the
+ * array become invalid. */
 int sli_add_group(sli_lowering *l, sli_group group);
 int sli_add_bundle(sli_lowering *l, sli_bundle bundle);
 /* Replaces the unused bundle at index `at`. */
@@ -277,8 +270,8 @@ void sli_add_port(sli_group *group, int bundle, bool output);
 /* Returns the port at which a group has a bundle, whether direct or through transfers (hops).
  * Input ports come first. */
 int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
-/* Adds a register by which `from` tells `to` that it has fired; `first`: `to` does not wait for
- * it the first time. */
+/* Adds a register by which `from` tells `to` that it has fired; `first`: the first time counts
+ * as done. */
 void sli_add_turn(sli_lowering *l, int from, int to, bool first);
 /* Returns an upper bound on the number of tensors that the group's nodes make. */
 int sli_group_results(const sli_group *group);
@@ -301,18 +294,16 @@ static inline bool sli_waits(const sli_group *g) {
 
 /* Returns the stage that made the bundle, whose quotas apply; SL_NONE: no stage. */
 int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
-/* Compares the turns of two groups; below 0: `a` goes first. The order follows the data through
- * the forward and backward pass, by level, and by block within a level. Where blocks take turns,
- * it goes by block, and by level within a block. */
+/* Compares two groups' turns; below 0: `a` goes first. The order follows the data, forward and
+ * backward: by level, then block; where blocks take turns, by block, then level. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
-/* [ncomputing] Returns the places of groups in an order in which those of a tick could run one
- * after another. */
+/* [ncomputing] Returns the places of groups in an order in which a tick's groups could run. */
 int *sli_lower_places(sli_lowering *l);
 /* Returns the memory of its device that a group works in. */
 sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
 
-/* True if this group reads an offloaded bundle from its home memory, not where it is made.
- * Groups of the backward pass and all readers of parameters do. */
+/* True if this group reads an offloaded bundle from its home: in the backward pass, or
+ * parameters. */
 bool sli_is_filled(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
 /* True if the bundle is made in another memory than its home. */
 static inline bool sli_is_spilled(const sli_bundle *b) {
@@ -326,8 +317,8 @@ static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
   return sli_device_at(l->in, l->device_of[stage], rank);
 }
 
-/* Returns the newest group that computes on a device of a stage, or (SL_NONE) of all stages.
- * Each group points to the one before it. */
+/* Returns the newest group that computes on a device of a stage, or (SL_NONE) of all stages;
+ * `before` leads to earlier ones. */
 static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
   return &l->newest[(stage + 1) * l->in->ranks + rank];
 }

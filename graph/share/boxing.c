@@ -69,8 +69,8 @@ static sl_status slice(sli_boxing *b, int rank, sl_tensor *t, int dim, int membe
   return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, NULL, out);
 }
 
-/* Joins the members' parts into `whole` [nvariants]. Where one device stands for all, its own
- * tensors in place of their parts may be larger. */
+/* Joins the members' parts into `whole` [nvariants]; where one device stands for all, they may
+ * be larger. */
 static sl_status join(sli_boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
                       const sl_part *const *parts, sl_class cls, sl_tensor **out) {
   sli_arena *arena = &b->x->g->arena;
@@ -218,8 +218,7 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
 
 /* ---- one axis, or several as one ------------------------------------------------------------- */
 
-/* True if each device makes the whole sum. In serving this avoids equal parts, which do not
- * match the valid rows of a tick. */
+/* True if each device makes the whole sum; in serving, equal parts would not match valid rows. */
 static bool is_summed_whole(const sli_boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
   return sl_type_bytes(type) <= SMALL_BYTES || sli_box_between_stages(b) || b->x->g->options.serve;
@@ -274,8 +273,8 @@ static sl_status box_in_line(sli_boxing *b) {
 
 static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want, const sli_moment *at);
 
-/* Gathers all ids that lead to one device, source by source. That is their order in the whole
- * where sources have rows, but not where they shard positions. */
+/* Gathers all ids that lead to one device, source by source; in the whole they may lie in
+ * another order. */
 static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at, sli_array **all) {
   enum { IN_LINE = 1 };
   sli_along along = sli_grid_experts();
@@ -292,8 +291,7 @@ static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment a
   return box_in_line(&b);
 }
 
-/* Boxes rows to or from experts, with the ids that dispatch them: in the layout of the rows'
- * origin, and all those for one device. */
+/* Boxes rows to or from experts, with their origin's ids and all ids for one device. */
 static sl_status box_routed(sli_boxing *b, sli_moment at, bool back) {
   sli_expansion *x = b->x;
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->of));
@@ -378,8 +376,7 @@ static bool changes(const sli_layout *from, const sli_layout *want, int axis) {
   return !sli_sbp_equal(from->axis[axis], want->axis[axis]);
 }
 
-/* True if an inner axis is to leave, or to split, the dim that the axis at this place is to
- * split. */
+/* True if an inner axis is to leave or split the dim that this place's axis is to split. */
 static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   sl_sbp to = want->axis[sli_splitting[place]];
   for (int i = place + 1; i < SLI_AXES; i++) {
@@ -390,8 +387,8 @@ static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   return false;
 }
 
-/* Returns the axis to convert first, by its place in sli_splitting. A dim split along several
- * axes is split along the innermost first, so the outer splits are made last and undone first. */
+/* Returns the axis to convert first, by its place in sli_splitting. The innermost axis splits a
+ * dim first, so outer splits are made last and undone first. */
 static int first_place(const sli_layout *from, const sli_layout *want) {
   int place = 0;
   for (int i = 0; i < SLI_AXES; i++) {
@@ -414,8 +411,8 @@ static int outer_place(const sli_layout *from, const sli_layout *want, int place
   return place;
 }
 
-/* Returns the row axes and factors that change together with this one: same layout now, same
- * layout wanted. Axes that split one dim already act as one. */
+/* Returns the row axes and factors that change together with this one: same layout now and
+ * wanted. */
 static sli_along together(const sli_layout *from, const sli_layout *want, sli_along row, int axis, sl_sbp to) {
   sli_along along = 1u << axis;
   for (int a = 0; a < SLI_AXES; a++) {
@@ -442,8 +439,7 @@ static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const s
   return next;
 }
 
-/* Returns the next layout. Rows go to experts last and come back first; other conversions happen
- * at their sources. */
+/* Returns the next layout. Rows go to experts last and come back first. */
 static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want,
                             sli_along *along) {
   bool was = sli_is_routed(from), is = sli_is_routed(want), back = was && !is, there = !was && is;
@@ -454,8 +450,7 @@ static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sl
   return next_dense(x, t, from, there ? &rows : want, along);
 }
 
-/* True if the result differs from stage to stage. Tensors made whole between stages are made
- * where they are read, others where they were. */
+/* True if stages differ in the result. Tensors made whole between stages are made at the reader. */
 static bool stays_spread(const sli_array *from, const sli_array *to, sli_along along, bool reader) {
   if (along != 1u << SLI_AXIS_STAGES) return from->spread;
   return reader || sli_is_spread(&to->lies);
