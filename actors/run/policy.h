@@ -1,7 +1,7 @@
 /* Policy: which of the runnable actors may fire.
  *
  * On most queues all may, and the first in order goes. A selective queue checks each one. A pool
- * may have no slot for it, weight gradients may be held back for idle times, the order of passes
+ * may have no slot for it, or weight gradients may be held back for idle times. The order of passes
  * may be fixed, or a better firing may be about to come. An actor held back has the reason recorded
  * as its cause. */
 #ifndef SLUICE_ACTORS_POLICY_H

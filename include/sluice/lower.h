@@ -203,10 +203,10 @@ typedef struct sl_lower_options {
   const char *order;       /* "derive", or a file with the order of passes of each device; NULL:
                               decided at run time */
   const char *backward;    /* "fused", "split"; NULL: the schedule's */
-  const char *paths;       /* > 0: searches for paths that leave out this fraction of all visits
-                              and shorten a step on the virtual clock (sl_lowered_paths) */
+  const char *paths;       /* file with the stages that each microbatch visits, one line each,
+                              such as "0: 0 2 3"; NULL: all */
   double skip;             /* > 0: searches for paths that leave out this fraction of all visits
-                              and shorten a step on the virtual clock (sl_lowered_paths), */
+                              and shorten a step on the virtual clock (sl_lowered_paths) */
   bool swap;               /* reorders the visits as well, if that is shorter (with `skip`) */
   int nquotas;
   const sl_quota *quotas;

@@ -131,8 +131,8 @@ typedef struct sl_queue_config {
   void (*bind)(void *arg, int thread);
   void *bind_arg;
   const struct sl_peers *peers; /* transport of a link to another process. NULL: the link leads
-                                   to this process, */
-  int process;                  /* `process`, and `copy` does the transfer */
+                                   to this process, and `copy` does the transfer */
+  int process;                  /* process that the link leads to */
   sl_status (*copy)(void *to, const void *from, size_t bytes);
 } sl_queue_config;
 
