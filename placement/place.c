@@ -1,11 +1,20 @@
 /* Placement: divides the row of cores among devices.
  *
  * Every device wants T cores that are close to each other. Devices that follow each other in the
- * pipeline should be close as well, because they communicate. A device that spans two NUMA nodes is
- * worst, so nodes come first: each node takes as many whole devices as fit, node after node. Inside
- * a node, and then for devices that fit in no node, the same rule is applied down the tree: each
- * part (a package, an L3, an L2) takes the whole devices that fit in it, and the level above uses
- * the cores left over in its parts. */
+ * pipeline should be close as well, because they communicate. A device that spans two NUMA nodes
+ * is worst, so nodes come first: each node takes as many whole devices as fit, node after node.
+ * Inside a node, and then for devices that fit in no node, the same rule is applied down the
+ * tree: each part (a package, an L3, an L2) takes the whole devices that fit in it, and the
+ * level above uses the cores left over in its parts.
+ *
+ * A node of c cores holds floor(c / T) whole devices, so filling all nodes leaves the smallest
+ * possible number of devices across nodes. Finally devices are numbered along the row, so that
+ * neighbours in number are neighbours in place.
+ *
+ * With more threads than cores no thread can have a core for itself. The threads are dealt to
+ * the cores in turn, which settles their NUMA node, and may move among the cores of that node.
+ * Otherwise a core whose devices all wait could not help another core that has two devices
+ * ready. */
 #include "placement/placement.h"
 
 #include <errno.h>

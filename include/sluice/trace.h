@@ -67,7 +67,7 @@ sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl
 
 /* Trace snapshot (excerpt): recent firings of a process, taken during its run. */
 typedef struct sl_excerpt {
-  uint64_t base_ns; /* CLOCK_MONOTONIC time that the firings' times count from */
+  uint64_t base_ns; /* CLOCK_MONOTONIC time at which the firings' time is 0 */
   uint64_t dropped; /* older firings that were requested but are overwritten */
   size_t nfirings;
   sl_trace_firing *firings; /* [nfirings] sorted by worker; freed by the caller with free() */
