@@ -83,7 +83,7 @@ typedef struct evals {
   eval_record *records;
   int by;             /* index of the value that --best compares */
   bool largest;       /* larger values are better */
-  int64_t best_step;  /* number of steps done; 0: no evaluation yet */
+  int64_t best_step;  /* steps done at the best evaluation; 0: none yet */
   double best;
   bool pending;       /* the best checkpoint is not kept yet */
   int64_t without;    /* evaluations since the best */

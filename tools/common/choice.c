@@ -71,7 +71,7 @@ void choices_fini(choices *c) { sli_arena_fini(&c->arena); }
 
 choice choice_none(const choices *c) { return (choice){.shard = c->shard}; }
 
-/* ---- brief wording --------------------------------------------------------------------------- */
+/* ---- short wording --------------------------------------------------------------------------- */
 
 /* One word per block, told as briefly as possible: the commonest for all blocks, then the
  * exceptions. */

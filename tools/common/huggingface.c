@@ -189,7 +189,7 @@ static sl_status read_rope(const config *c, const family *f) {
   return status;
 }
 
-/* Says whether any layer's attention mask is neither full nor a sliding window. */
+/* Says whether any layer has another attention mask than the full causal one. */
 static bool has_other_layers(const config *c) {
   const cJSON *item, *types = config_at(c->root, "layer_types");
   cJSON_ArrayForEach(item, types)
@@ -406,7 +406,7 @@ static cJSON *rope_json(const char *text) {
   cJSON_AddStringToObject(out, "rope_type", copy);
   while ((word = strsep(&rest, ",")) && *word) {
     char *equals = strchr(word, '=');
-    *equals = 0; /* the same text parsed before */
+    *equals = 0; /* always found: the text was parsed before */
     cJSON_AddNumberToObject(out, word, strtod(equals + 1, NULL));
   }
   free(copy);

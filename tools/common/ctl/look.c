@@ -11,7 +11,7 @@
 
 #include "tools/common/ctl/ctl.h"
 
-enum { PATIENCE_MS = 800 }; /* a process silent for this long, twice, counts as lost */
+enum { PATIENCE_MS = 800 }; /* a process silent for twice as long counts as lost */
 
 /* ---- a process's part ------------------------------------------------------------------- */
 

@@ -160,7 +160,7 @@ static bool wait_for(control *c, int fd, uint64_t until_ns, bool *readable) {
   int ms = until_ns == UINT64_MAX ? -1 : (int)((until_ns - now) / 1000000) + 1;
   struct pollfd fds[] = {{c->news, POLLIN, 0}, {fd, POLLIN, 0}};
   if (poll(fds, 2, ms) < 0 && errno != EINTR) return false;
-  /* another reader took it */
+  /* nothing to clear */
   if ((fds[0].revents & POLLIN) && read(c->news, &drop, sizeof drop) < 0) {}
   take_words(c);
   *readable = fd >= 0 && fds[1].revents;

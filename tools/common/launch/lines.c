@@ -119,8 +119,8 @@ void stream_end(stream *s, lines *l) {
   s->count = s->capacity = 0;
 }
 
-/* Lists the processes that said the same as line i, "0,2". Empty: it was listed before, or the
- * quiet process said it, whose lines are not repeated. */
+/* Lists the processes that said the same as line i, "0,2"; empty if the quiet process is among
+ * them. False: an earlier line has shown the text. */
 static bool tell_who(const lines *l, size_t i, char *who, size_t size) {
   size_t used = 0;
   bool quiet = false;
