@@ -269,8 +269,8 @@ extern const sl_op sl_op_layernorm, sl_op_layernorm_b, sl_op_layernorm_w;
  * rmsnorm_b(x, g, rstd, dy) -> dx. rmsnorm_w(x, rstd, dy) -> dg [C] (acc). */
 extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
 
-/* group_norm(x [N, C, ...], g [C], b [C]), attrs.heads = G groups of C/G channels -> y, mean [N,
- * G], rstd [N, G]: Wu & He, arXiv 1803.08494; y = (x - mean) rstd g + b with the (biased)
+/* group_norm(x [N, C, ...], g [C], b [C]), attrs.heads = G groups of C/G channels -> y, mean
+ * [N, G], rstd [N, G]: Wu & He, arXiv 1803.08494; y = (x - mean) rstd g + b with the (biased)
  * variance of an image's group, attrs.eps inside the root. With G = C it is instance norm.
  * group_norm_b(x, g, mean, rstd, dy) -> dx. group_norm_w(x, mean, rstd, dy) -> dg (acc), db
  * (acc). */
@@ -325,8 +325,9 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
  * position r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place,
  * holds k then v of every position so far: the call writes the piece's rows and reads rows 0 ..
  * r+n-1. `all` [B, T] does the same for ids.
- * attention_piece(q, k, v, [ids]) -> o, lse, kv, and with ids `all`. attention_packed_piece(qkv,
- * [ids]) -> o, lse, kv, q, and with ids `all`; q is for the backward pass.
+ * attention_piece(q, k, v, [ids]) -> o, lse, kv, and with ids `all`.
+ * attention_packed_piece(qkv, [ids]) -> o, lse, kv, q, and with ids `all`; q is for the backward
+ * pass.
  *
  * Backward, the pieces come in reverse order. dkv, updated in place, accumulates the gradients of k
  * and v of every position from later pieces; the last piece (r+n = T) resets it.
@@ -367,8 +368,8 @@ typedef struct sl_window {
   int64_t groups;      /* groups of channels, each a convolution of its own [1] */
 } sl_window;
 
-/* conv(x [N, C, H, W], w [O, C/groups, h, w], [bias [O]]), attrs.user = sl_window or NULL -> y [N,
- * O, H', W'], with
+/* conv(x [N, C, H, W], w [O, C/groups, h, w], [bias [O]]), attrs.user = sl_window or NULL -> y
+ * [N, O, H', W'], with
  *   H' = (H + 2 pad - dilation (h - 1) - 1) / stride + 1, W' likewise,
  *   y[n, o, i, j] = bias[o] + sum over c, k, l of
  *       w[o, c, k, l] x[n, c of o's group, i stride - pad + k dilation, ...].
