@@ -279,7 +279,7 @@ static void print_wrapped(const char *text, int at, int from, int to, FILE *out)
 }
 
 void sl_options_print(const sl_option *options, FILE *out) {
-  enum { COLUMN = 24, WIDTH = 96 };
+  enum { COLUMN = 24, WIDTH = 80 };
   for (const sl_option *o = options; o && o->name; o++) {
     char word[32];
     value_word(o, word, sizeof word);

@@ -723,7 +723,7 @@ def shrink(judge, command, kind, why, budget=80):
 def offered():
     names = set()
     for model in ([], ["gpt"], ["llama"], ["mixtral"], ["qwen-moe"]):
-        said = subprocess.run([BIN, *model, "--help"], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run([BIN, *model, "--help", *([] if model else ["all"])], capture_output=True, text=True, check=True).stdout
         names |= set(re.findall(r"^  --([a-z0-9-]+)", said, re.M))
     return names
 

@@ -17,7 +17,7 @@ static inline sl_status command_line_texts(settings *s) {
   return status;
 }
 
-static const sl_option command_line_options[] = {{0}}; /* none but the shared ones */
+static const tool_option command_line_options[] = {{0}}; /* none but the shared ones */
 static const tool command_line_tool = {.name = "test", .purpose = "",
                                        .options = command_line_options,
                                        .read = command_line_texts};

@@ -20,7 +20,7 @@ refused() {
 }
 
 # ---- help ------------------------------------------------------------------------------
-run 0 --help
+run 0 --help all
 says "--microbatches" out; says "1f1b" out; says "llama" out
 run 0 gpt --help
 grep -q -- --kv-heads out && fail "gpt has no --kv-heads"

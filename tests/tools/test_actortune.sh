@@ -36,7 +36,7 @@ monotone() {
 }
 
 # ---- help and bad command lines ---------------------------------------------------------
-tune 0 --help
+tune 0 --help all
 says "--verify" out; says "--microbatches LIST" out; says "zb-v" out
 grep -q -- --dry-run out && fail "actortune has no --dry-run"
 tune 0 gpt --help

@@ -141,9 +141,9 @@ static void write_folder(dice *d) {
 
 /* ---- what is read ----------------------------------------------------------------------------- */
 
-static const sl_option options[] = {
+static const tool_option options[] = {
     SERVING_OPTIONS,
-    {"tokenizer", SL_OPTION_TEXT, "", "", 0, 0},
+    {"tokenizer", SL_OPTION_TEXT, "", "", 0, 0, GROUP_DATA},
     {0}};
 static const tool reader = {.name = "test", .purpose = "", .options = options, .takes_weights = true, .read = serving_read};
 

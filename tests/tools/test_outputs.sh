@@ -56,6 +56,7 @@ full_output "$actorrun" -n 2 --stages 2 --steps 1 "${patient[@]}" "${model[@]}"
 full_output "$actorrun" --steps 0 --quiet --generate 3 "${model[@]}"
 full_output "$actorrun" --dry-run "${model[@]}"
 full_output "$actorrun" --help
+full_output "$actorrun" --help all
 full_output "$actorrun" status
 full_output "$actorrun" status --help
 

@@ -67,7 +67,7 @@ settle() {
   wait "${pids[1]}" 2>/dev/null || status[1]=$?
 }
 
-"$actorrun" --help >help.txt
+"$actorrun" --help all >help.txt
 mapfile -t options < <(sed -n 's/^  --\([a-z-]*\).*/\1/p' help.txt | sort -u)
 ((${#options[@]} > 90)) || fail "only ${#options[@]} options in the help"
 for option in "${options[@]}"; do

@@ -18,14 +18,14 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"show", "a step as a picture in the terminal, where the time went, what held the\n"
-     "            devices up, the critical path, and which extra slot would help most",
+    {"show", "a step as a picture in the terminal, where the time went, what held\n"
+     "            the devices up, the critical path, and which extra slot would help most",
      command_show},
     {"page", "one HTML file to look around in: zoom, search, memory and credits", command_page},
     {"svg", "a step as a figure for a paper", command_svg},
     {"rows", "one line per firing, tab-separated, with a header line:\n"
-     "            step device class stage chunk microbatch piece start_ns end_ns actor;\n"
-     "            stage along the model, chunk within its device, -1 where there is none",
+     "            step device class stage chunk microbatch piece start_ns end_ns\n"
+     "            actor; stage along the model, chunk within its device, -1: none",
      command_rows},
     {"reasons", "one line per idle time, tab-separated, with a header line:\n"
      "            step device reason register producer start_ns ns; with the lines of\n"
@@ -49,7 +49,7 @@ static void print_usage(FILE *out) {
         "  --step N      this step; else the typical one, or all\n"
         "  --steps N     svg: so many steps, from --step on\n"
         "  --device N    this device only\n"
-        "  --log FILE    of actorserve --log: how many rows of prompts and answers each tick had\n"
+        "  --log FILE    of actorserve --log: rows of prompts and answers of each tick\n"
         "  --queues      show, svg: links, copies, disks and host queues too\n"
         "  --width N     show: columns; else the terminal's width, or 100\n"
         "  --color, --no-color\n"

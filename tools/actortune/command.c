@@ -65,7 +65,7 @@ static void quota_words(const point *p, words *to) {
 /* Says whether command_words() writes the option itself, or omits it. */
 static bool is_written_apart(const sl_option *o) {
   static const char *const names[] = {"stages", "quota", "home", "recompute", "version", "help"};
-  for (const sl_option *own = actortune_tool.options; own->name; own++)
+  for (const tool_option *own = actortune_tool.options; own->name; own++)
     if (!strcmp(own->name, o->name)) return true;
   for (size_t i = 0; i < SLI_COUNT(names); i++)
     if (!strcmp(names[i], o->name)) return true;

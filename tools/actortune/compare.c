@@ -127,7 +127,7 @@ static sl_status compare(const char *path) {
 int compare_main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--help")) {
     puts("usage: actortune compare RUN.json\n\nRUN.json is the --report of a run with --machine. Shows what its calls "
-         "took beside what the\nmachine file says of them: what is furthest off first.");
+         "took beside what\nthe machine file says of them: what is furthest off first.");
     return 0;
   }
   sl_status status = argc == 2 && argv[1][0] != '-'

@@ -4,17 +4,34 @@
 
 #include <sluice/model.h>
 
+/* Groups that --help shows one at a time. */
+typedef enum option_group {
+  GROUP_PARALLEL, GROUP_MEMORY, GROUP_SCHEDULE, GROUP_TRAINING, GROUP_DATA, GROUP_OUTPUT, GROUP_SERVING, GROUP_SEARCH,
+  OPTION_GROUPS
+} option_group;
+
+/* A row of a tool's table: an sl_option, and the group that it is shown with. */
+typedef struct tool_option {
+  const char *name;
+  sl_option_kind kind;
+  const char *value, *help;
+  double min, max;
+  option_group group;
+} tool_option;
+
 /* The shared options, each replaced by the tool's of that name if it has one, and the rest of the
  * tool's; the caller's to free. */
-sl_option *options_table(const sl_option *own);
+sl_option *options_table(const tool_option *own);
+/* The group of an option that the table has. */
+option_group options_group(const tool_option *own, const char *name);
 /* Of these, the tool's own, and the shared ones that are in `shared` (NULL-terminated; NULL: all). */
-sl_option *options_offered(const sl_option *table, const sl_option *own, const char *const *shared);
+sl_option *options_offered(const sl_option *table, const tool_option *own, const char *const *shared);
 /* What an option can say (NULL-terminated), each saying more than the one before where that has a
  * meaning; NULL: anything. */
 const char *const *options_words(const char *option);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status options_check_word(const char *option, const char *text, const char *const *words);
 /* The same of all the options that have words, but for those that are the tool's `own`, which it checks. */
-sl_status options_check_words(const sl_args *args, const sl_option *own);
+sl_status options_check_words(const sl_args *args, const tool_option *own);
 
 #endif

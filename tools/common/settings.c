@@ -7,44 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "models/models.h"
+#include "tools/common/help.h"
 #include "tools/common/model.h"
 #include "tools/common/options.h"
 #include "tools/common/pretrained.h"
 #include "tools/common/texts.h"
-
-/* ---- help ------------------------------------------------------------------------ */
-
-static void print_schedules(void) {
-  printf("\nSchedules:\n");
-  for (const char *const *name = sl_schedule_names(); *name; name++)
-    printf("  %-22s%s\n", *name, sl_schedule_summary(*name));
-}
-
-static void print_help(const settings *s) {
-  if (s->tool->no_model) {
-    printf("Usage: %s [options]\n\n%s\n\nOptions:\n", s->tool->name, s->tool->purpose);
-    sl_options_print(s->offered, stdout);
-    return;
-  }
-  printf("Usage: %s [options] MODEL [model options]\n%s\n%s MODEL is one of those below, a shared\n"
-         "object (FILE.so) or a C file (FILE.c), which is compiled on the spot.\n\nModels:\n",
-         s->tool->name, s->tool->usage ? s->tool->usage : "", s->tool->purpose);
-  for (const sl_model *const *m = sli_models; *m; m++)
-    printf("  %-22s%s\n", (*m)->name, (*m)->summary);
-  printf("\nOptions:\n");
-  sl_options_print(s->offered, stdout);
-  if (!s->tool->shared) print_schedules();
-  printf("\nExit status: 0 done; 1 the run failed or was stopped; 2 the command line or an input is wrong;\n"
-         "3 the plan cannot finish or does not fit in memory.\n");
-}
-
-static void print_model_help(const settings *s) {
-  printf("Usage: %s [options] %s [model options]\n\n%s\n\nModel options:\n", s->tool->name,
-         s->model->name, s->model->summary);
-  sl_options_print(s->model->options, stdout);
-}
 
 /* ---- words --------------------------------------------------------------------------- */
 
@@ -73,12 +42,27 @@ static char *full_name(const settings *s, const char *word) {
   return full && is_offered(s, full) ? full : NULL;
 }
 
+/* Whether the word behind --help may be a model: one of ours, or a path. */
+static bool may_be_model(const settings *s, const char *word) {
+  return !s->model && !s->tool->no_model && (model_is_shipped(word) || strpbrk(word, "./") || !access(word, F_OK));
+}
+
+/* Takes --help from the front of the words, with the group behind it. */
+static sl_status take_help(settings *s, int nwords, char **words, int *used) {
+  const char *inside = strchr(words[0], '='), *group = inside ? inside + 1 : nwords > 1 && words[1][0] != '-' ? words[1] : NULL;
+  *used = 1;
+  if (group && help_has_group(s, group)) s->help_group = group, *used = inside ? 1 : 2;
+  else if (group && (inside || !may_be_model(s, group))) return help_refuse_group(s, group);
+  return sl_args_set(s->run, "help", "1");
+}
+
 /* Takes one option from the front of the words. */
 static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   char *full = full_name(s, words[0]);
   sl_status status = SL_OK;
   *used = 0;
-  if (full)
+  if (!full ? !strcmp(words[0], "--help") || !strncmp(words[0], "--help=", 7) : !strcmp(full, "--help")) status = take_help(s, nwords, words, used);
+  else if (full)
     status = sl_args_take(s->run, nwords, (char *[]){full, nwords > 1 ? words[1] : NULL}, used);
   else if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
   if (!full && !status && !*used && is_offered(s, words[0])) status = sl_args_take(s->run, nwords, words, used);
@@ -185,7 +169,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
   if (status) return status;
   out->done = true;
   if (sl_arg_flag(out->run, "help")) {
-    out->model ? print_model_help(out) : print_help(out);
+    help_print(out);
     return SL_OK;
   }
   if (sl_arg_flag(out->run, "version")) {

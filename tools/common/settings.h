@@ -10,9 +10,15 @@
 
 #include "base/base.h"
 #include "tools/common/hardware.h"
+#include "tools/common/options.h"
 #include "tools/common/profile.h"
 
 typedef struct settings settings;
+
+/* An option that a first run needs, and its effect in at most 56 letters. */
+typedef struct first_option {
+  const char *name, *help;
+} first_option;
 
 /* Definition of one tool's command line. */
 typedef struct tool {
@@ -20,8 +26,9 @@ typedef struct tool {
   const char *usage;          /* more lines of the usage, or NULL */
   const char *purpose;        /* first text of the help */
   /* the tool's own options; one with the name of a shared option replaces it */
-  const sl_option *options;
+  const tool_option *options;
   const char *const *shared;  /* shared options that the tool has (NULL-terminated); NULL: all */
+  const first_option *first;  /* options that --help shows alone (ends with {0}); NULL: all */
   /* MODEL may be a Hugging Face folder or a GGUF file, which then is its --init */
   bool takes_weights;
   /* Reads the tool's own options, once the command line is known to be complete. */
@@ -42,6 +49,7 @@ struct settings {
   const char *model_word; /* MODEL as given; NULL: none was needed */
   const sl_model *model;
   sl_args *model_args;
+  const char *help_group; /* GROUP of --help GROUP, or NULL */
   bool done;              /* the help or a listing was printed: nothing is left to do */
   /* Plan settings, parsed from the options. */
   sl_device_options devices;

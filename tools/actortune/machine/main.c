@@ -24,10 +24,10 @@
 
 enum { STEPS = 3, TURNS = 4 };
 
-static const sl_option options[] = {
-    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given", 0, 0},
+static const tool_option options[] = {
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given", 0, 0, GROUP_OUTPUT},
     {"seconds", SL_OPTION_FLOAT, "90", "how long it may take; what there is no time for is drawn from what is "
-     "nearest to it", 1, 1e6},
+     "nearest to it", 1, 1e6, GROUP_SEARCH},
     {0}};
 
 /* Creates the folders of a path. */
@@ -64,8 +64,9 @@ static sl_status read_settings(settings *s) {
 static const char *const shared[] = {"devices", "dtype", "version", "help", NULL};
 static const tool machine_tool = {
     .name = "actortune machine",
-    .purpose = "Measures the machine it runs on: how long what kernels compute, firings and wakes between workers\n"
-               "take, on one device and with all of them busy. Writes a machine file for --machine.",
+    .purpose = "Measures the machine it runs on: how long what kernels compute, firings and\n"
+               "wakes between workers take, on one device and with all of them busy. Writes a\n"
+               "machine file for --machine.",
     .options = options, .shared = shared, .no_model = true, .read = read_settings};
 
 /* ---- models to measure ----------------------------------------------------------------------- */

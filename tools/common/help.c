@@ -1,0 +1,146 @@
+#include "tools/common/help.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/models.h"
+
+static const struct {
+  const char *name, *help;
+} groups[OPTION_GROUPS] = {
+    [GROUP_PARALLEL] = {"parallel", "devices, stages, sharding, processes and hosts"},
+    [GROUP_MEMORY] = {"memory", "budgets, recompute, offload, storage formats"},
+    [GROUP_SCHEDULE] = {"schedule", "schedules, microbatches, pieces, costs"},
+    [GROUP_TRAINING] = {"training", "steps, optimizer, LoRA, evaluation, checkpoints"},
+    [GROUP_DATA] = {"data", "data and tokenizer, generation, chat"},
+    [GROUP_OUTPUT] = {"output", "logs, reports, traces, dry runs, watching a run"},
+    [GROUP_SERVING] = {"serving", "listening, requests, ticks, pages, replays"},
+    [GROUP_SEARCH] = {"search", "what is looked for, and how long"}};
+
+/* ---- groups ---------------------------------------------------------------------- */
+
+static bool is_in(const settings *s, const sl_option *o, int group) {
+  return options_group(s->tool->options, o->name) == (option_group)group;
+}
+
+static bool has_group(const settings *s, int group) {
+  for (const sl_option *o = s->offered; o->name; o++)
+    if (is_in(s, o, group)) return true;
+  return false;
+}
+
+bool help_has_group(const settings *s, const char *word) {
+  for (int g = 0; g < OPTION_GROUPS; g++)
+    if (!strcmp(groups[g].name, word)) return has_group(s, g);
+  return !strcmp(word, "all");
+}
+
+sl_status help_refuse_group(const settings *s, const char *word) {
+  char list[256] = "";
+  for (int g = 0; g < OPTION_GROUPS; g++) {
+    size_t at = strlen(list);
+    if (has_group(s, g)) snprintf(list + at, sizeof list - at, "%s, ", groups[g].name);
+  }
+  return sl_fail(SL_E_USAGE, "--help %s: there is no such group of options%s; it is one of %sall", word,
+                 s->tool->no_model || s->model ? "" : " or model", list);
+}
+
+/* ---- parts of a text --------------------------------------------------------------- */
+
+/* Prints a row of two columns, the second wrapped at 80. */
+static void print_row(const char *name, const char *text) {
+  enum { COLUMN = 24, WIDTH = 80 };
+  int at = printf("  %-*s", COLUMN - 2, name);
+  for (int word; *text; text += word + (text[word] == ' ')) {
+    word = (int)strcspn(text, " ");
+    if (at > COLUMN && at + 1 + word > WIDTH) at = printf("\n%*s", COLUMN, "") - 1;
+    else if (at > COLUMN) at += printf(" ");
+    at += printf("%.*s", word, text);
+  }
+  printf("\n");
+}
+
+static void print_usage(const settings *s) {
+  printf("Usage: %s [options]%s\n%s\n%s\n", s->tool->name, s->tool->no_model ? "" : " MODEL [model options]",
+         s->tool->usage ? s->tool->usage : "", s->tool->purpose);
+}
+
+static void print_models(void) {
+  printf("MODEL is one of these, a shared object (FILE.so) or a C file (FILE.c), which is\n"
+         "compiled on the spot:\n");
+  for (const sl_model *const *m = sli_models; *m; m++) print_row((*m)->name, (*m)->summary);
+}
+
+static void print_schedules(void) {
+  printf("\nSchedules:\n");
+  for (const char *const *name = sl_schedule_names(); *name; name++) print_row(*name, sl_schedule_summary(*name));
+}
+
+static void print_statuses(void) {
+  printf("\nExit status: 0 done; 1 the run failed or was stopped; 2 the command line or an\n"
+         "input is wrong; 3 the plan cannot finish or does not fit in memory.\n");
+}
+
+/* ---- texts --------------------------------------------------------------------------- */
+
+static void print_all(const settings *s) {
+  print_usage(s);
+  if (!s->tool->no_model) print_models();
+  printf("\nOptions:\n");
+  sl_options_print(s->offered, stdout);
+  if (s->tool->no_model) return;
+  if (!s->tool->shared) print_schedules();
+  print_statuses();
+}
+
+static void print_group(const settings *s, int group) {
+  size_t n = 0, count = 0;
+  while (s->offered[count].name) count++;
+  sl_option *shown = sli_calloc(count + 1, sizeof *shown);
+  for (const sl_option *o = s->offered; o->name; o++)
+    if (is_in(s, o, group)) shown[n++] = *o;
+  printf("%s: %s\n\n", groups[group].name, groups[group].help);
+  sl_options_print(shown, stdout);
+  if (group == GROUP_SCHEDULE && !s->tool->shared) print_schedules();
+  free(shown);
+}
+
+/* Prints the options of a first run with their short texts: no default, and the values' names as everywhere. */
+static void print_first_options(const settings *s) {
+  for (const first_option *f = s->tool->first; f->name; f++) {
+    const sl_option *o = s->offered;
+    while (o->name && strcmp(o->name, f->name)) o++;
+    SLI_CHECK(o->name, "there is no option --%s", f->name);
+    sl_options_print((sl_option[]){{o->name, o->kind, "", f->help, 0, 0}, {0}}, stdout);
+  }
+}
+
+static void print_first(const settings *s) {
+  print_usage(s);
+  printf("MODEL is ");
+  for (const sl_model *const *m = sli_models; *m; m++) printf("%s, ", (*m)->name);
+  printf("FILE.so or FILE.c;\n%s MODEL --help shows its options.\n\nOptions of a first run:\n", s->tool->name);
+  print_first_options(s);
+  printf("\nMore, by %s --help GROUP:\n", s->tool->name);
+  for (int g = 0; g < OPTION_GROUPS; g++)
+    if (has_group(s, g)) print_row(groups[g].name, groups[g].help);
+  print_row("all", "every option, the models and the exit statuses");
+}
+
+static void print_model(const settings *s) {
+  printf("Usage: %s [options] %s [model options]\n\n%s\n\nModel options:\n", s->tool->name, s->model->name,
+         s->model->summary);
+  sl_options_print(s->model->options, stdout);
+}
+
+void help_print(const settings *s) {
+  for (int g = 0; g < OPTION_GROUPS && s->help_group; g++)
+    if (!strcmp(groups[g].name, s->help_group)) {
+      print_group(s, g);
+      return;
+    }
+  if (s->model && !s->help_group) print_model(s);
+  else if (s->tool->first && !s->help_group) print_first(s);
+  else print_all(s);
+}

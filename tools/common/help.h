@@ -1,0 +1,14 @@
+/* The texts of --help: what a first run needs, a group of options, or all of them. */
+#ifndef SLUICE_TOOLS_COMMON_HELP_H
+#define SLUICE_TOOLS_COMMON_HELP_H
+
+#include "tools/common/settings.h"
+
+/* Whether --help takes the word: it names a group of options that the tool has, or it is "all". */
+bool help_has_group(const settings *s, const char *word);
+/* SL_E_USAGE, which lists the groups. */
+sl_status help_refuse_group(const settings *s, const char *word);
+/* Prints help of settings->help_group, of the model where there is one, or of the tool. */
+void help_print(const settings *s);
+
+#endif
