@@ -7,6 +7,7 @@
 #include <sluice/model.h>
 
 #include "base/base.h"
+#include "graph/build/build.h"
 
 /* Values given for an option, in order. */
 typedef struct values {
@@ -230,8 +231,7 @@ sl_optimizer sl_arg_optimizer(const sl_args *args) {
 
 /* ---- help ------------------------------------------------------------------------ */
 
-/* Returns the placeholder of the value: the `word` of the help text, or the kind's. */
-static void value_word(const sl_option *option, char *out, size_t bytes) {
+void sli_option_word(const sl_option *option, char *out, size_t bytes) {
   static const char *const words[] = {[SL_OPTION_INT] = "N", [SL_OPTION_FLOAT] = "X",
                                       [SL_OPTION_TEXT] = "TEXT", [SL_OPTION_LIST] = "TEXT",
                                       [SL_OPTION_FLAG] = ""};
@@ -243,8 +243,7 @@ static void value_word(const sl_option *option, char *out, size_t bytes) {
     snprintf(out, bytes, "%s", words[option->kind]);
 }
 
-/* Returns help, default and range as one line of text. */
-static char *describe(const sl_option *option) {
+char *sli_option_text(const sl_option *option) {
   char *text = sli_format("%s", option->help ? option->help : "");
   size_t n = 0;
   for (const char *p = text; *p; p++)
@@ -282,14 +281,14 @@ void sl_options_print(const sl_option *options, FILE *out) {
   enum { COLUMN = 24, WIDTH = 80 };
   for (const sl_option *o = options; o && o->name; o++) {
     char word[32];
-    value_word(o, word, sizeof word);
+    sli_option_word(o, word, sizeof word);
     int at = fprintf(out, "  --%s%s%s", o->name, *word ? " " : "", word);
     if (at >= COLUMN) {
       fputc('\n', out);
       at = 0;
     }
     fprintf(out, "%*s", COLUMN - at, "");
-    char *text = describe(o);
+    char *text = sli_option_text(o);
     print_wrapped(text, COLUMN, COLUMN, WIDTH, out);
     free(text);
   }

@@ -2,6 +2,8 @@
 #ifndef SLUICE_GRAPH_BUILD_H
 #define SLUICE_GRAPH_BUILD_H
 
+#include <sluice/model.h>
+
 #include "graph/graph.h"
 
 /* Returns the loss node of a classifier's logits: the graph's loss, or one of its summands. */
@@ -86,5 +88,10 @@ typedef struct sli_init_item {
   float *out;
 } sli_init_item;
 void sli_init_all(int count, const sli_init_item *items, uint64_t seed);
+
+/* Writes the name of an option's value: the `word` of its help, or the kind's. Empty: a flag. */
+void sli_option_word(const sl_option *option, char *out, size_t bytes);
+/* Returns an option's help and default as one line; the caller frees it. */
+char *sli_option_text(const sl_option *option);
 
 #endif

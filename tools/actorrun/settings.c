@@ -197,6 +197,7 @@ const tool actorrun_tool = {.name = "actorrun",
                             .purpose = "Trains a model over a pipeline of devices. DIR is a Hugging Face folder.",
                             .options = options,
                             .first = first,
+                            .commands = "status ctl",
                             .read = read_settings,
                             .takes_weights = true,
                             .without_model = "show-placement"};

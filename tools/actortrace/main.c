@@ -18,8 +18,9 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"show", "a step as a picture in the terminal, where the time went, what held\n"
-     "            the devices up, the critical path, and which extra slot would help most",
+    {"show", "a step as a picture in the terminal, where the time went, what\n"
+     "            held the devices up, the critical path, and which extra slot would help\n"
+     "            most",
      command_show},
     {"page", "one HTML file to look around in: zoom, search, memory and credits", command_page},
     {"svg", "a step as a figure for a paper", command_svg},
@@ -35,26 +36,55 @@ static const command commands[] = {
      command_chrome},
     {"perfetto", "a Perfetto trace, for ui.perfetto.dev", command_perfetto}};
 
+static const char purpose[] = "Reads a trace that actorrun --trace FILE has written.";
+static const char usage[] = "actortrace COMMAND [options] FILE\n       actortrace diff [options] FILE FILE\n";
+
+static const sl_option offered[] = {
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write instead of the standard output; -o FILE for short", 0, 0},
+    {"step", SL_OPTION_INT, "", "this step; else the typical one, or all", 0, 9e15},
+    {"steps", SL_OPTION_INT, "", "svg: so many steps, from --step on", 0, INT32_MAX},
+    {"device", SL_OPTION_INT, "", "this device only", 0, INT32_MAX},
+    {"log", SL_OPTION_TEXT, "", "`FILE` of actorserve --log: rows of prompts and answers of each tick", 0, 0},
+    {"queues", SL_OPTION_FLAG, "0", "show, svg: links, copies, disks and host queues too", 0, 0},
+    {"width", SL_OPTION_INT, "", "show: columns; else the terminal's width, or 100", 0, 10000},
+    {"color", SL_OPTION_FLAG, "0", "show: with colours; if neither is given, as the output is a terminal", 0, 0},
+    {"no-color", SL_OPTION_FLAG, "0", "show: without colours", 0, 0},
+    {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
+    {"help", SL_OPTION_FLAG, "0", "show this", 0, 0},
+    {0}};
+
 static void print_usage(FILE *out) {
-  fputs("Usage: actortrace COMMAND [options] FILE\n"
-        "       actortrace diff [options] FILE FILE\n\n"
-        "Reads a trace that actorrun --trace FILE has written.\n\n"
-        "Commands:\n", out);
+  fprintf(out, "Usage: %s\n%s\n\nCommands:\n", usage, purpose);
   for (size_t i = 0; i < SLI_COUNT(commands); i++)
     fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].help);
   fputs("  diff      what got slower from the first trace to the second: by actor, by\n"
-        "            reason, by device\n\n"
-        "Options:\n"
-        "  -o FILE       write there and not to the standard output\n"
-        "  --step N      this step; else the typical one, or all\n"
-        "  --steps N     svg: so many steps, from --step on\n"
-        "  --device N    this device only\n"
-        "  --log FILE    of actorserve --log: rows of prompts and answers of each tick\n"
-        "  --queues      show, svg: links, copies, disks and host queues too\n"
-        "  --width N     show: columns; else the terminal's width, or 100\n"
-        "  --color, --no-color\n"
-        "                show: with colours or without; else as the output is a terminal\n"
-        "  --help, --version\n", out);
+        "            reason, by device\n\nOptions:\n", out);
+  sl_options_print(offered, out);
+}
+
+/* Removes what indents the lines behind the first one. */
+static void print_command_row(const char *name, const char *help) {
+  char text[512];
+  size_t n = 0;
+  for (; *help && n + 1 < sizeof text; help++)
+    if (*help != ' ' || help[1] != ' ') text[n++] = *help;
+  text[n] = 0;
+  manual_row(name, text);
+}
+
+static void print_manual(void) {
+  manual_begin("actortrace", purpose, usage);
+  manual_section("Commands");
+  for (size_t i = 0; i < SLI_COUNT(commands); i++) print_command_row(commands[i].name, commands[i].help);
+  manual_row("diff", "what got slower from the first trace to the second: by actor, by reason, by device");
+  manual_section("Options");
+  manual_options(offered);
+}
+
+static void print_completion(void) {
+  completion_options("actortrace", offered);
+  completion_commands("actortrace", "show page svg rows reasons chrome perfetto diff");
+  completion_end("actortrace");
 }
 
 static const command *find_command(const char *name) {
@@ -65,47 +95,44 @@ static const command *find_command(const char *name) {
 
 /* ---- command line ------------------------------------------------------------------ */
 
-static sl_status read_number(const char *option, const char *text, int64_t most, int64_t *out) {
+static sl_status read_number(const sl_option *row, const char *text, int64_t *out) {
   char *end = NULL;
-  long long n = text ? strtoll(text, &end, 10) : 0;
-  if (!text) return sl_fail(SL_E_USAGE, "%s needs a value", option);
-  if (end == text || *end || n < 0 || n > most)
-    return sl_fail(SL_E_USAGE, "%s %s: not a number between 0 and %lld", option, text,
-                   (long long)most);
+  long long n = strtoll(text, &end, 10);
+  if (end == text || *end || n < 0 || (double)n > row->max)
+    return sl_fail(SL_E_USAGE, "--%s %s: not a number between 0 and %.15g", row->name, text, row->max);
   *out = n;
   return SL_OK;
 }
 
+static const sl_option *find_row(const char *word) {
+  if (!strcmp(word, "-o")) return offered;
+  for (const sl_option *row = offered; row->name; row++)
+    if (!strncmp(word, "--", 2) && !strcmp(row->name, word + 2)) return row;
+  return NULL;
+}
+
+static void set(options *o, const char *name, const char *text, int64_t n) {
+  if (!strcmp(name, "output")) o->out = text;
+  else if (!strcmp(name, "log")) o->log = text;
+  else if (!strcmp(name, "step")) o->step = n;
+  else if (!strcmp(name, "steps")) o->steps = n;
+  else if (!strcmp(name, "device")) o->device = (int32_t)n;
+  else if (!strcmp(name, "width")) o->width = (int)n;
+  else if (!strcmp(name, "queues")) o->queues = true;
+  else if (!strcmp(name, "color")) o->color = 1;
+  else if (!strcmp(name, "no-color")) o->color = 0;
+}
+
 static sl_status read_option(char **argv, int *at, options *o) {
-  const char *word = argv[*at];
+  const char *word = argv[*at], *text = NULL;
+  const sl_option *row = find_row(word);
   int64_t n = 0;
-  sl_status status;
-  if (!strcmp(word, "--color")) return o->color = 1, SL_OK;
-  if (!strcmp(word, "--no-color")) return o->color = 0, SL_OK;
-  if (!strcmp(word, "--queues")) return o->queues = true, SL_OK;
-  if (!strcmp(word, "-o")) {
-    o->out = argv[++*at];
-    return o->out ? SL_OK : sl_fail(SL_E_USAGE, "-o needs a value");
-  }
-  if (!strcmp(word, "--log")) {
-    o->log = argv[++*at];
-    return o->log ? SL_OK : sl_fail(SL_E_USAGE, "--log needs a value");
-  }
-  if (!strcmp(word, "--step")) {
-    status = read_number(word, argv[++*at], INT64_MAX, &n);
-    if (!status) o->step = n;
-  } else if (!strcmp(word, "--steps")) {
-    status = read_number(word, argv[++*at], INT32_MAX, &n);
-    if (!status) o->steps = n;
-  } else if (!strcmp(word, "--device")) {
-    status = read_number(word, argv[++*at], INT32_MAX, &n);
-    if (!status) o->device = (int32_t)n;
-  } else if (!strcmp(word, "--width")) {
-    status = read_number(word, argv[++*at], 10000, &n);
-    if (!status) o->width = (int)n;
-  } else {
-    status = sl_fail(SL_E_USAGE, "unknown option %s; actortrace --help lists them", word);
-  }
+  sl_status status = SL_OK;
+  if (!row || !strcmp(row->name, "help") || !strcmp(row->name, "version"))
+    return sl_fail(SL_E_USAGE, "unknown option %s; actortrace --help lists them", word);
+  if (row->kind != SL_OPTION_FLAG && !(text = argv[++*at])) return sl_fail(SL_E_USAGE, "%s needs a value", word);
+  if (row->kind == SL_OPTION_INT) status = read_number(row, text, &n);
+  if (!status) set(o, row->name, text, n);
   return status;
 }
 
@@ -191,6 +218,11 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_DFL); /* exit silently if a pager is closed */
   if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
     print_usage(stdout);
+    return outputs_end("actortrace", SL_OK, 0);
+  }
+  bool manual = argc == 2 && !strcmp(argv[1], "--print-man");
+  if (manual || (argc == 2 && !strcmp(argv[1], "--print-completion"))) {
+    manual ? print_manual() : print_completion();
     return outputs_end("actortrace", SL_OK, 0);
   }
   if (argc == 2 && !strcmp(argv[1], "--version")) {

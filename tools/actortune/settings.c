@@ -172,4 +172,5 @@ const tool actortune_tool = {
                "memory buys in time, and gives the actorrun command of every plan worth having.",
     .options = options,
     .first = first,
+    .commands = "plan machine compare",
     .read = read};

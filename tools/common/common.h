@@ -23,5 +23,6 @@
 #include "tools/common/terms.h"
 #include "tools/common/ticks.h"
 #include "tools/common/words.h"
+#include "tools/common/manual.h"
 
 #endif

@@ -6,9 +6,7 @@
 
 #include "models/models.h"
 
-static const struct {
-  const char *name, *help;
-} groups[OPTION_GROUPS] = {
+const help_group help_groups[OPTION_GROUPS] = {
     [GROUP_PARALLEL] = {"parallel", "devices, stages, sharding, processes and hosts"},
     [GROUP_MEMORY] = {"memory", "budgets, recompute, offload, storage formats"},
     [GROUP_SCHEDULE] = {"schedule", "schedules, microbatches, pieces, costs"},
@@ -24,25 +22,44 @@ static bool is_in(const settings *s, const sl_option *o, int group) {
   return options_group(s->tool->options, o->name) == (option_group)group;
 }
 
+sl_option *help_options(const settings *s, int group) {
+  size_t n = 0, count = 0;
+  while (s->offered[count].name) count++;
+  sl_option *of = sli_calloc(count + 1, sizeof *of);
+  for (const sl_option *o = s->offered; o->name; o++)
+    if (is_in(s, o, group)) of[n++] = *o;
+  return of;
+}
+
 static bool has_group(const settings *s, int group) {
   for (const sl_option *o = s->offered; o->name; o++)
     if (is_in(s, o, group)) return true;
   return false;
 }
 
+void help_group_names(const settings *s, const char *names[OPTION_GROUPS + 2]) {
+  int n = 0;
+  for (int g = 0; g < OPTION_GROUPS; g++)
+    if (has_group(s, g)) names[n++] = help_groups[g].name;
+  names[n++] = "all";
+  names[n] = NULL;
+}
+
 bool help_has_group(const settings *s, const char *word) {
   for (int g = 0; g < OPTION_GROUPS; g++)
-    if (!strcmp(groups[g].name, word)) return has_group(s, g);
+    if (!strcmp(help_groups[g].name, word)) return has_group(s, g);
   return !strcmp(word, "all");
 }
 
 sl_status help_refuse_group(const settings *s, const char *word) {
+  const char *names[OPTION_GROUPS + 2];
   char list[256] = "";
-  for (int g = 0; g < OPTION_GROUPS; g++) {
+  help_group_names(s, names);
+  for (int i = 0; names[i]; i++) {
     size_t at = strlen(list);
-    if (has_group(s, g)) snprintf(list + at, sizeof list - at, "%s, ", groups[g].name);
+    snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
   }
-  return sl_fail(SL_E_USAGE, "--help %s: there is no such group of options%s; it is one of %sall", word,
+  return sl_fail(SL_E_USAGE, "--help %s: there is no such group of options%s; it is one of %s", word,
                  s->tool->no_model || s->model ? "" : " or model", list);
 }
 
@@ -95,12 +112,8 @@ static void print_all(const settings *s) {
 }
 
 static void print_group(const settings *s, int group) {
-  size_t n = 0, count = 0;
-  while (s->offered[count].name) count++;
-  sl_option *shown = sli_calloc(count + 1, sizeof *shown);
-  for (const sl_option *o = s->offered; o->name; o++)
-    if (is_in(s, o, group)) shown[n++] = *o;
-  printf("%s: %s\n\n", groups[group].name, groups[group].help);
+  sl_option *shown = help_options(s, group);
+  printf("%s: %s\n\n", help_groups[group].name, help_groups[group].help);
   sl_options_print(shown, stdout);
   if (group == GROUP_SCHEDULE && !s->tool->shared) print_schedules();
   free(shown);
@@ -124,7 +137,7 @@ static void print_first(const settings *s) {
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);
   for (int g = 0; g < OPTION_GROUPS; g++)
-    if (has_group(s, g)) print_row(groups[g].name, groups[g].help);
+    if (has_group(s, g)) print_row(help_groups[g].name, help_groups[g].help);
   print_row("all", "every option, the models and the exit statuses");
 }
 
@@ -136,7 +149,7 @@ static void print_model(const settings *s) {
 
 void help_print(const settings *s) {
   for (int g = 0; g < OPTION_GROUPS && s->help_group; g++)
-    if (!strcmp(groups[g].name, s->help_group)) {
+    if (!strcmp(help_groups[g].name, s->help_group)) {
       print_group(s, g);
       return;
     }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/lower.h>
+
 #include "base/base.h"
 
 static const tool_option plan_options[] = {
@@ -212,6 +214,11 @@ const char *const *options_words(const char *option) {
   for (size_t i = 0; i < SLI_COUNT(checks); i++)
     if (!strcmp(checks[i].option, option)) return checks[i].words;
   return NULL;
+}
+
+const char *const *options_completed(const tool_option *own, const char *option) {
+  if (!strcmp(option, "schedule")) return sl_schedule_names();
+  return find_option(own, option) ? NULL : options_words(option);
 }
 
 static sl_status check_text(size_t check, const char *text) {

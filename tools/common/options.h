@@ -29,6 +29,8 @@ sl_option *options_offered(const sl_option *table, const tool_option *own, const
 /* What an option can say (NULL-terminated), each saying more than the one before where that has a
  * meaning; NULL: anything. */
 const char *const *options_words(const char *option);
+/* Words of an option for completion: those above, or names of schedules; NULL: a tool's `own` options. */
+const char *const *options_completed(const tool_option *own, const char *option);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status options_check_word(const char *option, const char *text, const char *const *words);
 /* The same of all the options that have words, but for those that are the tool's `own`, which it checks. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tools/common/help.h"
+#include "tools/common/manual.h"
 #include "tools/common/model.h"
 #include "tools/common/options.h"
 #include "tools/common/pretrained.h"
@@ -165,6 +166,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
   *out = (settings){.tool = tool, .options = options_table(tool->options)};
   out->offered = options_offered(out->options, tool->options, tool->shared);
   sl_status status = sl_args_create(out->options, &out->run);
+  if (!status && manual_asked(out, argc, argv)) return out->done = true, SL_OK;
   if (!status) status = take_words(out, argc - 1, argv + 1);
   if (status) return status;
   out->done = true;

@@ -35,6 +35,7 @@ typedef struct tool {
   sl_status (*read)(settings *s);
   /* Name of an option with which the tool needs no MODEL; may be NULL. */
   const char *without_model;
+  const char *commands;       /* words that may stand in MODEL's place, or NULL */
   bool no_model;              /* the tool never takes a MODEL */
 } tool;
 

@@ -36,8 +36,8 @@ static sl_status read_settings(settings *s) {
   return SL_OK;
 }
 
-static const tool slo_tool = {.name = "actortune",
-                              .usage = "       with --slo LEVELS --arrivals FILE\n",
+static const tool slo_tool = {.name = "actortune --slo",
+                              .usage = "       with LEVELS behind --slo, and --arrivals FILE\n",
                               .purpose = "Looks for the server that answers within given times: stages, ticks under way,\n"
                                          "rows, answers under way, pages and when requests are let in, on the virtual\n"
                                          "clock.",

@@ -1,0 +1,16 @@
+# Writes to OUTPUT what TOOL prints for WHAT (--print-man or --print-completion), and then what each of its
+# COMMANDS (separated by commas) prints for it.
+function(print_part)
+  execute_process(COMMAND "${TOOL}" ${ARGV} "${WHAT}" OUTPUT_VARIABLE part RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${TOOL} ${ARGV} ${WHAT}: ${status}")
+  endif()
+  file(APPEND "${OUTPUT}" "${part}")
+endfunction()
+
+file(WRITE "${OUTPUT}" "")
+print_part()
+string(REPLACE "," ";" commands "${COMMANDS}")
+foreach(command IN LISTS commands)
+  print_part("${command}")
+endforeach()

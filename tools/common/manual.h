@@ -1,0 +1,23 @@
+/* Man pages and bash completion, written from the tables of options when Sluice is built. */
+#ifndef SLUICE_TOOLS_COMMON_MANUAL_H
+#define SLUICE_TOOLS_COMMON_MANUAL_H
+
+#include "tools/common/settings.h"
+
+/* Prints the man page or the completion if the command line is --print-man or --print-completion;
+ * returns whether it was. A tool that is a command of another one prints a section of its page. */
+bool manual_asked(const settings *s, int argc, char **argv);
+
+/* Parts of a page, for tools that have no settings. */
+void manual_begin(const char *tool, const char *purpose, const char *usage);
+void manual_section(const char *title);
+void manual_row(const char *name, const char *text);
+void manual_options(const sl_option *options);
+
+/* Parts of a completion: words of a command line that begins with `key`, values of its options, and
+ * the function itself. */
+void completion_options(const char *key, const sl_option *options);
+void completion_commands(const char *key, const char *words);
+void completion_end(const char *tool);
+
+#endif
