@@ -178,8 +178,8 @@ static sl_tensor *layer(sl_graph *g, sl_tensor *x, int number) {
   return sl_add(g, x, dense(g, y, width, name));
 }
 
-/* x [rows, patches, PATCH] -> [rows, width]: Dosovitskiy et al., arXiv 2010.11929, but for the
- * mean over patches in place of a token of its own */
+/* Adds a transformer, x [rows, patches, PATCH] -> [rows, width] (Dosovitskiy et al., arXiv
+ * 2010.11929), with the mean over patches instead of a class token. */
 static sl_tensor *transformer(sl_graph *g, sl_tensor *x, int64_t width) {
   sl_block(g, "patches");
   x = dense(g, x, width, "patches");

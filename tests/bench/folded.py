@@ -6,9 +6,9 @@
 Each model has the width, attention and experts of a published one, and L blocks. A step has 16
 sequences of 4,096 tokens in bf16, on N modelled H100s in hosts of eight. T = 1 to 8 devices share
 tensors and D = N/T share the data, in one to four microbatches. Of all grids that fit into 80 GB, it
-takes the fastest with EP dividing D and experts sharded over tensors at will (no --expert-tensor),
-and the fastest with EP dividing D T (--expert-tensor 1). Prints both and their ratio, for the best T
-and, because attention may need more devices, for each T.
+takes two. One is the fastest with EP dividing D and experts sharded over tensors as is cheapest (no
+--expert-tensor). The other is the fastest with EP dividing D T (--expert-tensor 1). Prints both and
+their ratio, for the best T and, because attention may need more devices, for each T.
 """
 import json
 import os

@@ -4,12 +4,13 @@
     serve_soak.py --port PORT --pid PID SECONDS         uses a running one
 
 COMMAND has to print its address. Clients request streams, chats and prompts all the time. Others send
-bodies that are long in every way, abandon bodies and answers, connect and say nothing, pipeline
-requests and read nothing, hang up, send data that is no HTTP, and texts with misplaced special
-tokens. Each second it prints the server's memory; /health is requested over separate connections.
+bodies that are long in every way, abandon bodies and answers, connect and say nothing, or hang up.
+They also pipeline requests and read nothing, send data that is no HTTP, and texts with misplaced
+special tokens. Each second it prints the server's memory; /health is requested over separate
+connections.
 
-Exits with 1 if /health takes more than SOAK_HEALTH ms [50] at the 99th percentile, if an ordinary
-request is not answered, or if pages, requests or bytes are left at the end. It also exits with 1 if
+Exits with 1 if /health takes more than SOAK_HEALTH ms [50] at the 99th percentile, or if an ordinary
+request is not answered. It also exits with 1 if pages, requests or bytes are left at the end, or if
 memory grows by more than the server may hold. That is --request-memory (SOAK_MEMORY MiB [256]), a
 quarter of it for the allocator, and the memory for reading one body.
 """

@@ -73,8 +73,8 @@ grid_losses grid_train(const grid_model *m, const grid *g);
  * norms. */
 void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want, const grid_losses *got);
 
-/* Lists the signatures of a GPT's tensors along the tensor axis. Matrices are split in pairs, by
- * columns and by rows, as is the vocabulary; norms and residuals in `between` are as given. */
+/* Signatures of a GPT's tensors along the tensor axis. Matrices are split in pairs, by columns and
+ * by rows, as is the vocabulary. `between` is the signature of norms and residuals. */
 enum { GPT_LIES = 16 * GPT_BLOCKS };
 typedef struct gpt_lying {
   int n;

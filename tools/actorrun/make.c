@@ -1,4 +1,4 @@
-/* From the command line to a runnable plan. */
+/* Making a runnable plan from the command line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* From the body of a request to its prompts. */
+/* Parsing the body of a request into its prompts. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_PREPARE_H
 #define SLUICE_TOOLS_ACTORSERVE_PREPARE_H
 

@@ -18,7 +18,7 @@ typedef struct walker {
 static void explain(walker *w, uint64_t from, int64_t firing, uint8_t wait) {
   from = SLI_MAX(from, w->from_ns);
   if (from >= w->to_ns) return;
-  if (w->credit != SL_NONE && from < w->since_ns) { /* in part before the credit was wanted */
+  if (w->credit != SL_NONE && from < w->since_ns) { /* it began before the credit was wanted */
     explain(w, w->since_ns, firing, wait);
     w->credit = SL_NONE;
     w->past = false;

@@ -61,7 +61,7 @@ static void put_text(message *m, uint32_t field, const char *text) {
   put_bytes(m, field, text, strlen(text));
 }
 
-/* A message inside another; the inner one is empty again. */
+/* Appends a message inside another, and empties the inner one. */
 static void put_message(message *m, uint32_t field, message *inner) {
   put_bytes(m, field, inner->bytes, inner->count);
   inner->count = 0;
@@ -74,7 +74,7 @@ typedef struct writer {
   const options *o;
   FILE *out;
   message packet, body, note, whole;
-  uint64_t tracks;     /* uuids given out */
+  uint64_t tracks;     /* number of uuids assigned */
   uint64_t *device;    /* [ndevices] uuid */
 } writer;
 
@@ -91,7 +91,7 @@ static void write_packet(writer *w) {
   w->whole.count = 0;
 }
 
-/* Returns the track's uuid. `unit`: of a counter, or 0. */
+/* Writes a track and returns its uuid. `unit`: that of a counter, or 0. */
 static uint64_t write_track(writer *w, const char *name, uint64_t parent, unsigned unit) {
   uint64_t uuid = ++w->tracks;
   put_uint(&w->body, 1, uuid);
@@ -156,7 +156,7 @@ static void write_end(writer *w, uint64_t track, uint64_t ns) {
   write_event(w, ns);
 }
 
-/* Each row of each queue is a track. */
+/* Writes a track for each lane of each queue. */
 static uint64_t **write_queue_tracks(writer *w) {
   const sl_plan *plan = w->a->plan;
   uint64_t **tracks = sli_calloc((size_t)plan->nqueues + 1, sizeof *tracks);
@@ -221,7 +221,7 @@ sl_status command_perfetto(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
   writer w = {.a = a, .o = o, .out = out,
               .device = sli_calloc((size_t)t->plan->ndevices + 1, sizeof(uint64_t))};
-  put_uint(&w.packet, 13, 1); /* the sequence begins here */
+  put_uint(&w.packet, 13, 1); /* start of the packet sequence */
   write_packet(&w);
   for (int32_t d = 0; d < t->plan->ndevices; d++)
     w.device[d] = write_track(&w, t->plan->devices[d].name, 0, 0);

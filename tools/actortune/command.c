@@ -72,7 +72,7 @@ static bool is_written_apart(const sl_option *o) {
   return false;
 }
 
-/* Adds the placements found before the user's own, which override them. */
+/* Adds the placements found. The user's own follow and override them. */
 static void home_words(const config *c, words *to) {
   static const char *const options[] = {"home", "recompute"};
   char *found = sli_strdup(c->homes ? c->homes : ""), *state = NULL;

@@ -1,4 +1,4 @@
-/* From the sweep to its configurations: every schedule with every number of chunks, microbatches
+/* Configurations of a sweep: every schedule with every number of chunks, microbatches
  * and pieces. */
 #include "tools/actortune/actortune.h"
 

@@ -20,7 +20,7 @@ const sli_key config_keys_common[] = {
     {"mask_token_id", {0}}, {"cls_token_id", {0}}, {"decoder_start_token_id", {0}}, {"bos_token", {0}}, {"eos_token", {0}},
     {"pad_token", {0}}, {"tokenizer_class", {0}}, {"tokenizer_model_max_length", {0}}, {"tokenizer_padding_side", {0}},
     {"model_max_length", {0}}, {"max_sequence_length", {0}}, {"prefix", {0}}, {"task_specific_params", {0}},
-    /* how texts are written, in older files */
+    /* generation settings of older files */
     {"max_length", {0}}, {"min_length", {0}}, {"max_new_tokens", {0}}, {"do_sample", {0}}, {"early_stopping", {0}},
     {"num_beams", {0}}, {"num_beam_groups", {0}}, {"diversity_penalty", {0}}, {"temperature", {0}}, {"top_k", {0}},
     {"top_p", {0}}, {"typical_p", {0}}, {"repetition_penalty", {0}}, {"length_penalty", {0}},

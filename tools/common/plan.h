@@ -1,4 +1,4 @@
-/* From settings to a plan. */
+/* Making a plan from settings. */
 #ifndef SLUICE_TOOLS_COMMON_PLAN_H
 #define SLUICE_TOOLS_COMMON_PLAN_H
 

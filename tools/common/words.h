@@ -1,4 +1,4 @@
-/* Command lines of actorrun, word by word. */
+/* Command lines as lists of words. */
 #ifndef SLUICE_TOOLS_COMMON_WORDS_H
 #define SLUICE_TOOLS_COMMON_WORDS_H
 

@@ -14,7 +14,7 @@
 static const char *const knobs[] = {"act.b", "act.w"};
 enum { KNOBS = SLI_COUNT(knobs) };
 
-/* One stage of the plan that is too large. */
+/* One stage of the plan over budget. */
 typedef struct stage {
   int device;          /* the one of its devices with most bytes; SL_NONE: nothing is kept there */
   int slots[KNOBS];

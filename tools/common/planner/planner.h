@@ -6,7 +6,7 @@
 #include "tools/common/settings.h"
 #include "tools/common/words.h"
 
-/* The dimensions of the choice. */
+/* Dimensions of a choice. */
 typedef enum plan_dim {
   PLAN_STAGES,
   PLAN_TENSOR,
