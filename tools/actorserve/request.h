@@ -54,9 +54,9 @@ typedef struct request {
   encoding *prompts;     /* [nprompts] */
   size_t held, freed;    /* bytes of memory reserved; bytes that reply.c has freed of them */
   uint64_t salt;
-  int nprompts, encoding; /* prompts still at the encoder */
+  int nprompts, encoding; /* encoding: prompts still at the encoder */
   choice *choices;       /* [nchoices] */
-  int nchoices, open, under_way; /* answers that go on; answers that the engine has */
+  int nchoices, open, under_way; /* open: answers that go on; under_way: the engine has them */
   int64_t prompt_tokens, cached_tokens, answer_tokens;
   struct request *next, **link; /* links of the server's list of requests */
 } request;
