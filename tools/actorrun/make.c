@@ -98,12 +98,13 @@ static void take_advice(job *j, const sli_advice *a) {
  * options meet; the proof's advice is then followed. */
 static sl_status make_and_prove(job *j) {
   enum { MOST = 16 };
-  sli_advice advice;
+  sli_advice advice = {.slots = 0}; /* no plan was made, so none was proved */
   int given = j->settings->nquotas;
   sl_status status = make_plan(j);
   if (!status) status = prove_plan(j, &advice);
   for (int n = 0; status == SL_E_STUCK && n < MOST && may_take(j->settings, given, &advice); n++) {
     take_advice(j, &advice);
+    advice = (sli_advice){.slots = 0};
     plan_free(&j->made);
     j->made = (planned){0}, j->plan = NULL, j->lowered = NULL;
     status = make_plan(j);
