@@ -600,7 +600,7 @@ def refusal_is_wrong(command, o):
     if re.search(r"(?<![\w.])/?[\w./-]+/[\w-]+\.[ch]:\d+", o.said):
         return "a source path of the build in a message"
     if o.status == 3 and re.search(r"stuck|deadlock|cannot finish|waits for", o.said):
-        if not command.has("quota", "order"):
+        if not command.has("quota", "order") and "\n--exchange inline: " not in o.said:
             return "stuck without a quota or an order of the user's"
     return None
 
@@ -660,7 +660,8 @@ class Judge:
         if far > (0 if exact else NEAR):
             both = "\n".join(f"  {s}: {o.steps.get(s)} for {one.steps.get(s)}" for s in one.steps)
             return "wrong", f"{far:.2e} apart\n{both}"
-        if exact and REORDERS & command.run.keys():
+        # an expert's capacity is of a piece
+        if exact and REORDERS & command.run.keys() and "expert-capacity" not in command.own:
             whole = self.runs.reference(command, set())
             if not whole.status and apart(o, whole) > NEAR:
                 return "wrong", f"{apart(o, whole):.2e} from whole sequences\n  {o.steps} for {whole.steps}"

@@ -49,6 +49,8 @@ start() {
   to_end+=($!)
 }
 runs() { kill -0 "${pids[$1]}" 2>/dev/null; }
+# refused RANK: has it ended, and not well? Process 1 says nothing of its steps.
+refused() { ! runs "$1" && ! wait "${pids[$1]}" 2>/dev/null; }
 # settle: waits until both have ended, or one before it has met the other, who would wait for a minute. Sets status.
 settle() {
   local i
@@ -56,7 +58,7 @@ settle() {
   for ((i = 0; i < 600; i++)); do
     if ! runs 0 && ! runs 1; then break; fi
     if ((i >= 10)) && ! runs 0 && ! grep -q 'process 1\|^step' out0 err0; then alone=1; fi
-    if ((i >= 10)) && ! runs 1 && ! grep -q 'process 0\|^step' out1 err1; then alone=0; fi
+    if ((i >= 10)) && refused 1 && ! grep -q 'process 0\|^step' out1 err1; then alone=0; fi
     ((alone < 0)) || break
     sleep 0.05
   done

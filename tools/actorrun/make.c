@@ -94,6 +94,17 @@ static void take_advice(job *j, const sli_advice *a) {
   if (!s->process) sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at, a->slots);
 }
 
+/* Exchanges in line with passes may close a circle over several stages, which no quota opens. */
+static sl_status blame_exchange(const job *j) {
+  const char *how = settings_text(j->settings, "exchange");
+  if (!how || strcmp(how, "inline")) return SL_E_STUCK;
+  char *said = sli_strdup(sl_detail());
+  sl_fail(SL_E_STUCK, "%s\n--exchange inline: passes wait for devices that wait for them; with --exchange beside "
+          "they need not", said);
+  free(said);
+  return SL_E_STUCK;
+}
+
 /* Makes the plan and proves it. The quotas that lowering derives may be too small if many
  * options meet; the proof's advice is then followed. */
 static sl_status make_and_prove(job *j) {
@@ -110,7 +121,7 @@ static sl_status make_and_prove(job *j) {
     status = make_plan(j);
     if (!status) status = prove_plan(j, &advice);
   }
-  return status;
+  return status == SL_E_STUCK ? blame_exchange(j) : status;
 }
 
 static sl_status write_plan(const job *j) {

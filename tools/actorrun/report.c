@@ -13,9 +13,14 @@
 #include "graph/state/state.h"
 #include "io/atomic.h"
 
-/* Adds a number as the shortest text that reads back as the same double; cJSON's own may differ
- * in its last bits. Infinities and NaN become null, because JSON has neither. */
+/* Adds a number. Infinities and NaN become null, because JSON has neither. */
 static void add_number(cJSON *to, const char *name, double value) {
+  cJSON_AddNumberToObject(to, name, value);
+}
+
+/* Adds a number as the shortest text that reads back as the same double; cJSON's own may differ
+ * in its last bits. */
+static void add_exact(cJSON *to, const char *name, double value) {
   char text[32];
   if (!isfinite(value)) {
     cJSON_AddNullToObject(to, name);
@@ -278,10 +283,10 @@ static void add_evaluations(cJSON *root, const job *j) {
     const double *values = e->records[i].values;
     snprintf(hex, sizeof hex, "%a", values[0]);
     add_number(one, "steps", (double)e->records[i].step);
-    add_number(one, "loss", values[0]);
+    add_exact(one, "loss", values[0]);
     cJSON_AddStringToObject(one, "eval_hex", hex);
     cJSON *metrics = e->nvalues > 1 ? cJSON_AddObjectToObject(one, "metrics") : NULL;
-    for (int v = 1; v < e->nvalues; v++) add_number(metrics, e->names[v], values[v]);
+    for (int v = 1; v < e->nvalues; v++) add_exact(metrics, e->names[v], values[v]);
     cJSON_AddItemToArray(list, one);
   }
 }
