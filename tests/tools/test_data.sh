@@ -96,7 +96,7 @@ kill -0 "$pid" || fail "a file that is only touched ends the run"
 kill -9 "$pid"
 wait "$pid" 2>/dev/null || :
 begins "${long[@]}"
-printf '\1\1\1\1' | dd of=changing.u16 conv=notrunc bs=1 seek=64 2>/dev/null
+printf '\1\0\1\0' | dd of=changing.u16 conv=notrunc bs=1 seek=64 2>/dev/null
 ends_with 2 "changing.u16 holds other data than when the run began"
 cp t.u16 changing.u16
 if ! grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then

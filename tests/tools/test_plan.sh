@@ -1,12 +1,15 @@
 #!/bin/bash
 # actortune plan: as good as trying everything, never over the budget, no slower with more memory, twice
 # as fast on a machine that is twice as fast, the same with any number of threads; its commands make what
-# it says; and what it refuses. The model and the budget are drawn; the seed is printed.
+# it says; and what it refuses. The model and the budget are drawn, from a fixed seed but for
+# --long; the seed is printed.
 # labels: random outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 
-seed=${SLUICE_SEED:-$(date +%N | sed 's/^0*//')}
+drawn=$(date +%N | sed 's/^0*//')
+seed=${SLUICE_SEED:-${SLUICE_SEEDS:+$drawn}}
+seed=${seed:-1}
 echo "seed $seed"
 RANDOM=$((seed % 32768))
 layers=$((2 + RANDOM % 3)) width=$((64 * (1 + RANDOM % 3)))
