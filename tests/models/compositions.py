@@ -74,6 +74,7 @@ OPTIONS = {
     "print-after": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
     "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
     "chat-template": "after what is learned", "temperature": "after what is learned", "version": "", "help": "",
+    "config": "options in a file", "print-config": "learns nothing",
 }
 # What has losses of its own: the same bits are asked of one device only with these.
 REORDERS = {"pieces", "cut"}

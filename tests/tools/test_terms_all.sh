@@ -13,6 +13,7 @@ ends 0 "$actorrun" --stages 2 --steps 1 --quiet --report profile.json --save ini
 ends 0 "$actorrun" --steps 1 --quiet --lora '*c_attn*=2' --save-adapter adapter "${model[@]}"
 printf '0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n' >order
 printf '0: 0 1\n1: 0 1\n' >paths
+echo 'seed = 5' >own.toml
 
 # A value of each; "-": it is a flag.
 declare -A value=(
@@ -24,7 +25,7 @@ declare -A value=(
   [microbatches]=1 [pieces]=2 [cut]=balanced [piece-order]=layers [schedule]=gpipe [backward]=split [order]=order
   [paths]=paths [skip]=0.2 [swap]=- [look-ahead]=1 [quota]=act=2 [home]=act=disk [offload]=activations=0
   [update]=host [host-memory]=1G [disk]=. [memory]=1G [clock]=virtual [cost]=F=1 [machine]=a100-sxm-80gb
-  [profile]=profile.json [dtype]=bf16 [seed]=2 [version]=- [help]=-
+  [profile]=profile.json [dtype]=bf16 [seed]=2 [version]=- [help]=- [config]=own.toml [print-config]=-
   [auto]=- [activations]=2 [steps]=3 [shuffle]=5 [eval]=$data [eval-every]=1 [eval-rows]=8 [patience]=1 [best]=loss
   [init]=init.safetensors [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
@@ -85,7 +86,7 @@ for option in "${options[@]}"; do
   echo "--$option: ${status[*]}"
   cp err0 err; cp err1 out
   case $option in
-  dry-run | show-sbp | print-after | show-placement | help | version) ((alone == 1)) || fail "--$option: ${status[*]}" ;;
+  dry-run | show-sbp | print-after | show-placement | help | version | print-config) ((alone == 1)) || fail "--$option: ${status[*]}" ;;
   *) (((status[0] == 0) == (status[1] == 0))) || fail "--$option on one process alone: statuses ${status[*]}" ;;
   esac
 done

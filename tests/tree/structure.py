@@ -36,7 +36,7 @@ import subprocess
 import sys
 
 FOLDERS = "base io ops kernels placement actors comm graph serve models tools".split()
-SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
+SOURCES = (".c", ".cpp", ".h", ".cu", ".cuh", ".def")
 ROOT = ("CMakeLists.txt CMakePresets.json LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "
         "CODE_OF_CONDUCT.md pyproject.toml .gitignore .editorconfig .clang-format").split()
 MOST_LINES, MOST_FIELDS = 500, 30

@@ -46,7 +46,7 @@ static const tool_option options[] = {
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0, GROUP_OUTPUT},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "tensor", "memory", "home", "disk", "seed", "clock", "machine", "adapter", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "tensor", "memory", "home", "disk", "seed", "clock", "machine", "adapter", "config", "print-config", "version", "help", NULL};
 
 bool settings_plays(const settings *s) { return settings_text(s, "arrivals") || settings_text(s, "measure"); }
 

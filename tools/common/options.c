@@ -132,6 +132,9 @@ static const tool_option plan_options[] = {
      "where the CPU has AMX or AVX512-BF16, and on GPUs, where activations are bf16 as well; "
      "weights and sums are fp32", 0, 0, GROUP_TRAINING},
     {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15, GROUP_TRAINING},
+    {"config", SL_OPTION_TEXT, "", "`FILE` (TOML) with options, by their names, and those of the model in its table [model], which has its name too; the "
+     "command line goes before it", 0, 0, GROUP_OUTPUT},
+    {"print-config", SL_OPTION_FLAG, "0", "print such a file, of all that is given, and stop", 0, 0, GROUP_OUTPUT},
     {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0, GROUP_OUTPUT},
     {"help", SL_OPTION_FLAG, "0", "show this, or after MODEL its options", 0, 0, GROUP_OUTPUT},
     {0}};

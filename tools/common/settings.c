@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/common/config_file.h"
 #include "tools/common/help.h"
 #include "tools/common/manual.h"
 #include "tools/common/model.h"
@@ -57,12 +58,29 @@ static sl_status take_help(settings *s, int nwords, char **words, int *used) {
   return sl_args_set(s->run, "help", "1");
 }
 
+/* Takes --config from the front of the words. It is no value of the options, which may be passed on. */
+static sl_status take_config(settings *s, int nwords, char **words, int *used) {
+  const char *inside = strchr(words[0], '=');
+  if (!inside && nwords < 2) return sl_fail(SL_E_USAGE, "--config needs a value");
+  if (s->config.path) return sl_fail(SL_E_USAGE, "--config %s: one file, and it is %s", inside ? inside + 1 : words[1], s->config.path);
+  s->config.path = inside ? inside + 1 : words[1];
+  *used = inside ? 1 : 2;
+  return SL_OK;
+}
+
+static bool is_called(const char *word, const char *option) {
+  size_t length = strlen(option);
+  return !strncmp(word, option, length) && (!word[length] || word[length] == '=');
+}
+
 /* Takes one option from the front of the words. */
 static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   char *full = full_name(s, words[0]);
   sl_status status = SL_OK;
   *used = 0;
-  if (!full ? !strcmp(words[0], "--help") || !strncmp(words[0], "--help=", 7) : !strcmp(full, "--help")) status = take_help(s, nwords, words, used);
+  if (is_called(full ? full : words[0], "--help")) status = take_help(s, nwords, words, used);
+  else if (is_called(words[0], "--config")) status = take_config(s, nwords, words, used);
+  else if (!strcmp(words[0], "--print-config")) s->config.print = true, *used = 1;
   else if (full)
     status = sl_args_take(s->run, nwords, (char *[]){full, nwords > 1 ? words[1] : NULL}, used);
   else if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
@@ -137,6 +155,16 @@ static sl_status take_init(settings *s, int nwords, char **words, const int *ear
   return status;
 }
 
+/* Takes the file of --config, and the model that it names where the words have none. */
+static sl_status take_file(settings *s, int nwords, char **words, const int *early, int count) {
+  const char *model;
+  sl_status status = config_file_read(s, &model);
+  if (status || !model || s->model || s->tool->no_model) return status;
+  status = take_model(s, model);
+  for (int e = 0; e < count && !status; e++) status = take_early(s, nwords - early[e], words + early[e]);
+  return status;
+}
+
 static sl_status take_words(settings *s, int nwords, char **words) {
   int early[nwords + 1], count = 0;
   for (int i = 0, used; i < nwords; i += used) {
@@ -155,7 +183,9 @@ static sl_status take_words(settings *s, int nwords, char **words) {
       status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
     if (status) return status;
   }
-  sl_status status = take_init(s, nwords, words, early, count);
+  sl_status status = take_file(s, nwords, words, early, count);
+  if (!status) status = take_init(s, nwords, words, early, count);
+  if (!status) status = config_file_model(s);
   if (status || s->model || !count) return status;
   if (s->tool->takes_weights && settings_text(s, "init"))
     return sl_fail(SL_E_USAGE, "no MODEL was given, whose option %s may be; %s --help shows how", words[early[0]], s->tool->name);
@@ -183,6 +213,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
   if (!out->model && needed)
     return sl_fail(SL_E_USAGE, "no MODEL was given; %s --help shows how", tool->name);
   if (out->model && (status = sl_args_complete(out->model_args))) return status;
+  if (out->config.print) return out->done = true, config_file_print(out);
   status = texts_read(out);
   return status ? status : tool->read(out);
 }
@@ -192,6 +223,7 @@ void settings_fini(settings *s) {
   sl_args_destroy(s->run);
   sl_args_destroy(s->model_args);
   sli_arena_fini(&s->arena);
+  free(s->config.text);
   free(s->options);
   free(s->offered);
 }

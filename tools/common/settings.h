@@ -50,6 +50,13 @@ struct settings {
   const char *model_word; /* MODEL as given; NULL: none was needed */
   const sl_model *model;
   sl_args *model_args;
+  struct {
+    const char *path;     /* --config, or NULL */
+    char *text;
+    size_t bytes;
+    const char *model;    /* MODEL that the file names, or NULL */
+    bool print;           /* --print-config */
+  } config;
   const char *help_group; /* GROUP of --help GROUP, or NULL */
   bool done;              /* the help or a listing was printed: nothing is left to do */
   /* Plan settings, parsed from the options. */

@@ -61,7 +61,7 @@ static sl_status read_settings(settings *s) {
   return check_output(s);
 }
 
-static const char *const shared[] = {"devices", "dtype", "version", "help", NULL};
+static const char *const shared[] = {"devices", "dtype", "config", "print-config", "version", "help", NULL};
 static const tool machine_tool = {
     .name = "actortune machine",
     .purpose = "Measures the machine it runs on: how long what kernels compute, firings and\n"

@@ -26,7 +26,7 @@ static const tool_option options[] = {
     {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "memory", "seed", "machine", "adapter", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages", "memory", "seed", "machine", "adapter", "config", "print-config", "version", "help", NULL};
 
 static sl_status read_settings(settings *s) {
   if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");

@@ -1,0 +1,88 @@
+#!/bin/bash
+# Options in a file: --print-config writes what reads back as the same run; the command line goes before the file;
+# an unknown key, a wrong type and what is no TOML are refused with file, line and key.
+# labels: unthreaded
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+model=(--layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
+run() { ends 0 "$actorrun" "$@"; }
+# same FILE WORDS...: a run of the file is that of the words, plan and losses.
+same() {
+  local file=$1
+  shift
+  rm -f a.json b.json
+  run "$@" --quiet --report a.json
+  run --config "$file" --report b.json
+  hexes a.json >a
+  hexes b.json >b
+  [[ -s a ]] && cmp -s a b || fail "$file: other losses than those of $*"
+  [[ $(grep -o '"plan":[^,]*' a.json | head -1) == "$(grep -o '"plan":[^,]*' b.json | head -1)" ]] || fail "$file: another plan"
+}
+
+# ---- round trips ---------------------------------------------------------------------------
+words=(--steps 3 --stages 2 --microbatches 2 --quota act.b=2 --quota fwd=2 --seed 7 --look-ahead 0 --optimizer 'adamw:lr=1e-2' --quiet
+       gpt "${model[@]}" --lr 0.00025 --clip 5e-1)
+run --print-config "${words[@]}"
+cp out c.toml
+says 'quota = ["act.b=2", "fwd=2"]' out
+says 'quiet = true' out
+says 'steps = 3' out
+says 'clip = 0.5' out
+says 'name = "gpt"' out
+run --config c.toml --print-config
+cmp -s out c.toml || fail "a file that is read and printed is another"
+same c.toml "${words[@]}"
+run --print-config "--config=c.toml" --steps 4 gpt
+says 'steps = 4' out
+grep -q 'steps = 3' out && fail "the file goes before the command line"
+run --print-config --config c.toml --quota act.b=3 --lr 0.5
+says 'quota = "act.b=3"' out; says 'lr = 0.5' out; says 'clip = 0.5' out
+run --print-config --prompt $'a "b" \\ c\td\ne\x01 \xc3\xa9' --generate 2 gpt "${model[@]}"
+cp out odd.toml
+run --config odd.toml --print-config
+cmp -s out odd.toml || fail "odd letters read back as others"
+ends 2 "$actorrun" --print-config --prompt $'\xff' gpt "${model[@]}"
+says "--print-config" err
+run --processes 2 "${patient[@]}" --config c.toml
+for tool in actortune "actortune plan" actorserve; do
+  [[ -x $bin/${tool%% *} ]] || continue
+  # shellcheck disable=SC2086 # two words
+  ends 0 "$bin/"$tool --print-config --stages 2 gpt --layers 2
+  cp out t.toml
+  # shellcheck disable=SC2086
+  ends 0 "$bin/"$tool --config t.toml --print-config
+  cmp -s out t.toml || fail "$tool: another file"
+done
+
+# ---- refusals ------------------------------------------------------------------------------
+# refused TEXT LINES...: a file of such lines.
+refused() {
+  printf '%s\n' "${@:2}" >bad.toml
+  ends 2 "$actorrun" --config bad.toml --dry-run gpt "${model[@]}"
+  says "$1" err
+}
+refused "bad.toml:2: stpes: there is no such option; is it steps?" 'seed = 1' 'stpes = 3'
+refused "bad.toml:1: steps: a whole number is wanted" 'steps = "3"'
+refused "bad.toml:1: steps: a whole number is wanted" 'steps = 3.5'
+refused "bad.toml:1: steps: a whole number is wanted" 'steps = [1, 2]'
+refused "bad.toml:1: watchdog: a number is wanted" 'watchdog = true'
+refused "bad.toml:3: quiet: true or false is wanted" '# a comment' '' 'quiet = 1'
+refused "bad.toml:1: quota: a string, or an array of strings is wanted" 'quota = 2'
+refused "bad.toml:1: quota: a string, or an array of strings is wanted" 'quota = ["a=1", 2]'
+refused "bad.toml:1: steps: --steps -1: must be between" 'steps = -1'
+refused "bad.toml:1: help: only the command line can say it" 'help = true'
+refused "bad.toml:1: config: only the command line can say it" 'config = "x"'
+refused "bad.toml:2: model.layer: there is no such option; is it layers?" '[model]' 'layer = 2'
+refused "bad.toml:2: model.layers: a whole number is wanted" '[model]' 'layers = "2"'
+refused "bad.toml:2: model.name: a string is wanted" '[model]' 'name = 2'
+refused "bad.toml:2: other.steps: there is one table, [model]" '[other]' 'steps = 2'
+refused "bad.toml:1: " 'steps = = 3'
+refused "bad.toml:2: " 'steps = 3' 'steps = 4'
+ends 2 "$actorrun" --config none.toml gpt "${model[@]}"
+says "--config none.toml: cannot open none.toml" err
+ends 2 "$actorrun" --config c.toml --config c.toml
+says "one file, and it is c.toml" err
+ends 2 "$actorrun" --config
+says "--config needs a value" err
