@@ -78,8 +78,14 @@ refused "bad.toml:2: model.layer: there is no such option; is it layers?" '[mode
 refused "bad.toml:2: model.layers: a whole number is wanted" '[model]' 'layers = "2"'
 refused "bad.toml:2: model.name: a string is wanted" '[model]' 'name = 2'
 refused "bad.toml:2: other.steps: there is one table, [model]" '[other]' 'steps = 2'
+refused "bad.toml:1: steps: a whole number is wanted" 'steps = 2026-01-01'
+refused "bad.toml:1: prompt: a zero byte in a text" 'prompt = "a\u0000b"'
+refused "bad.toml:1: model.x: there is no such option" '[model.x]' 'layers = 2'
 refused "bad.toml:1: " 'steps = = 3'
 refused "bad.toml:2: " 'steps = 3' 'steps = 4'
+printf '[model]\nlayers = 2\n' >bad.toml
+ends 2 "$actorrun" --config bad.toml
+says "bad.toml:2: model.layers: no MODEL is named" err
 ends 2 "$actorrun" --config none.toml gpt "${model[@]}"
 says "--config none.toml: cannot open none.toml" err
 ends 2 "$actorrun" --config c.toml --config c.toml

@@ -53,9 +53,10 @@ static sl_status refuse_unknown(const reading *r, const toml_value *v) {
 }
 
 static sl_status take_value(reading *r, const toml_value *v) {
+  if (!r->options) return refuse(r->s, v, "no MODEL is named, whose option it may be");
   int i = 0;
-  while (r->options && r->options[i].name && strcmp(r->options[i].name, v->key)) i++;
-  if (!r->options || !r->options[i].name) return refuse_unknown(r, v);
+  while (r->options[i].name && strcmp(r->options[i].name, v->key)) i++;
+  if (!r->options[i].name) return refuse_unknown(r, v);
   if (!r->of_model && is_of_line(v->key)) return refuse(r->s, v, "only the command line can say it");
   const char *kind = wanted(r->options[i].kind, v);
   if (kind) {
@@ -103,9 +104,8 @@ sl_status config_file_read(settings *s, const char **model) {
 }
 
 sl_status config_file_model(settings *s) {
-  static const sl_option none[] = {{0}};
   if (!s->config.path) return SL_OK;
-  return read_table(s, s->model ? s->model->options : none, s->model_args, true);
+  return read_table(s, s->model ? s->model->options : NULL, s->model_args, true);
 }
 
 /* ---- writing -------------------------------------------------------------------------- */
