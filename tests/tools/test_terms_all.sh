@@ -58,8 +58,8 @@ settle() {
   alone=-1
   for ((i = 0; i < 600; i++)); do
     if ! runs 0 && ! runs 1; then break; fi
-    if ((i >= 10)) && ! runs 0 && ! grep -q 'process 1\|^step' out0 err0; then alone=1; fi
-    if ((i >= 10)) && refused 1 && ! grep -q 'process 0\|^step' out1 err1; then alone=0; fi
+    if ((i >= 10)) && ! runs 0 && ! grep -q 'process 1\|^step ' out0 err0; then alone=1; fi
+    if ((i >= 10)) && refused 1 && ! grep -q 'process 0\|^step ' out1 err1; then alone=0; fi
     ((alone < 0)) || break
     sleep 0.05
   done
