@@ -654,15 +654,15 @@ class Judge:
                 command.files["paths"] = file.read()
             command.run["paths"] = ["paths"]
         exact = not command.has(*AXES)
-        one = self.runs.reference(command, REORDERS & command.run.keys() if exact else set())
+        capacity = "expert-capacity" in command.own  # counts tokens of a piece
+        one = self.runs.reference(command, REORDERS & command.run.keys() if exact or capacity else set())
         if one.status:
             return "failed", f"one device: status {one.status}\n{one.said}"
         far = apart(o, one)
         if far > (0 if exact else NEAR):
             both = "\n".join(f"  {s}: {o.steps.get(s)} for {one.steps.get(s)}" for s in one.steps)
             return "wrong", f"{far:.2e} apart\n{both}"
-        # an expert's capacity is of a piece
-        if exact and REORDERS & command.run.keys() and "expert-capacity" not in command.own:
+        if exact and not capacity and REORDERS & command.run.keys():
             whole = self.runs.reference(command, set())
             if not whole.status and apart(o, whole) > NEAR:
                 return "wrong", f"{apart(o, whole):.2e} from whole sequences\n  {o.steps} for {whole.steps}"
