@@ -11,6 +11,7 @@
 #include <cjson/cJSON.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -37,7 +38,8 @@ static inline void sli_json_fini(sli_json *doc) {
 static inline sl_status sli_json_read(const char *name, const char *text, size_t bytes, size_t most, sli_json *out) {
   sl_status status = sli_json_scan(name, text, bytes, most);
   if (status) return status;
-  sli_json doc = {sli_strdup(name), cJSON_ParseWithLength(text, bytes)};
+  size_t mark = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; /* cJSON misses it in front of one byte */
+  sli_json doc = {sli_strdup(name), cJSON_ParseWithLength(text + mark, bytes - mark)};
   status = doc.root ? sli_json_check(&doc) : sl_fail(SL_E_INPUT, "%s: not JSON", name);
   if (status) sli_json_fini(&doc);
   else *out = doc;

@@ -101,7 +101,11 @@ static void add_parts(characters *c, utf8proc_int32_t character, utf8proc_option
   }
   int bound = 0;
   utf8proc_ssize_t n = utf8proc_decompose_char(character, c->items + c->count, MOST_PARTS, form, &bound);
-  SLI_CHECK(n >= 0 && n <= MOST_PARTS, "a character cannot be normalized: %s", utf8proc_errmsg(n));
+  if (n < 0) { /* beyond Unicode: bytes that are no UTF-8 */
+    c->items[c->count] = 0xfffd;
+    n = 1;
+  }
+  SLI_CHECK(n <= MOST_PARTS, "a character has %d parts", (int)n);
   for (utf8proc_ssize_t i = 0; i < n; i++, c->count++)
     c->classes[c->count] = (uint8_t)utf8proc_get_property(c->items[c->count])->combining_class;
 }
