@@ -85,7 +85,7 @@ int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
   return sli_stores_state(l->stores, l->plan, rt, stage, rank, out);
 }
 
-/* As it is now: what registers of that quota have, where the runtime has been given another. */
+/* Returns the slots that a quota has now, after changes during the run. */
 static int slots_now(const sl_lowered *l, const sl_quota *q) {
   for (int32_t i = 0; l->rt && i < l->plan->nregs; i++) {
     const sl_register *r = &l->plan->regs[i];

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What losses_op's attrs.user points to. */
+/* Record behind attrs.user of losses_op. */
 typedef struct addend {
   sl_lowered *lowered;
   const sli_mean *mean;
@@ -20,7 +20,7 @@ static int variant_of(const sl_graph *g, const sl_tick *tick) {
   return v < g->nvariants ? v : 0;
 }
 
-/* That of a tick: of all devices that have a part, each by its share. */
+/* Returns a tick's mean: the parts of all devices, weighted by their shares. */
 static double whole(const sli_mean *mean, int variant, const sl_type *types,
                     const void *const *values) {
   double sum = 0;

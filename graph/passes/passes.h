@@ -96,7 +96,7 @@ void sli_graph_drop_unread(sl_graph *g, bool params);
  * stage_of[nblocks]. Fails where there are fewer blocks. Runs after the gradients, which settle the
  * blocks. */
 sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of);
-/* The same by given seconds of blocks; and the seconds of the forward calls of each block, for free(). */
+/* Cuts by given seconds of blocks. The second returns the forward seconds of each block, for free(). */
 sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages, int *stage_of);
 double *sli_block_seconds(const sl_graph *g, const sl_hardware *hardware);
 

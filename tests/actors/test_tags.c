@@ -58,7 +58,7 @@ static sl_plan *begin(void) {
   return plan;
 }
 
-/* What a run says on its way out. */
+/* Output of a run as it ends. */
 static void dies_of(sl_plan *plan, const char *said) {
   char text[4096] = "";
   int ends[2], status;
@@ -118,7 +118,7 @@ static void is_refused(sl_plan *plan, const char *why) {
   sl_plan_destroy(plan);
 }
 
-/* Of an input that its port leaves out in one firing. */
+/* Claims about an input that its port leaves out in one firing. */
 static void what_is_left_out_is_not_read(void) {
   sl_plan *plan = begin();
   const sl_map_entry some[] = {{0, SL_FIRST | SL_LAST}, {0, SL_SKIP}, {1, SL_FIRST | SL_LAST}};

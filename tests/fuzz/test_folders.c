@@ -32,7 +32,7 @@ static void read_index(const uint8_t *bytes, size_t count) {
   if (!status) sli_shards_close(s);
 }
 
-/* What it says is taken for the body, and the checksum is made. */
+/* Takes the input as the manifest's body and computes its checksum. */
 static void read_manifest(const uint8_t *bytes, size_t count) {
   sli_json body;
   sli_checkpoint *c;

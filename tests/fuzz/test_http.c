@@ -13,7 +13,7 @@ const char *const fuzz_words[] = {
     "Host: a", "Content-Length: 5", "Transfer-Encoding: chunked", "Expect: 100-continue", "Connection: close", "Connection: keep-alive",
     "Authorization: Bearer x", "0\r\n\r\n", "5\r\nabcde\r\n", ";a=b", "A: b\r\n", "\n", "\r", "\t", "ffffffffffffffff", NULL};
 
-/* What reading came to: a hash of all that was told. Of several faults the first that is seen counts, which is not always the same. */
+/* Result of reading: a hash of the output. Several faults count as one, since their order may differ. */
 typedef struct reading {
   uint64_t hash;
   size_t used;
@@ -80,7 +80,7 @@ static uint64_t read_all(const uint8_t *bytes, size_t count, size_t step) {
   return r.hash;
 }
 
-/* The same lies in a block of its own, so that a read behind its end is seen. */
+/* Copies the input into a block of its own, so that a read past its end is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   uint8_t *copy = malloc(count ? count : 1);
   if (count) memcpy(copy, bytes, count);

@@ -20,7 +20,7 @@ static void check_text(const char *text) {
   if (!text || utf8_good(text, strlen(text)) != strlen(text)) abort();
 }
 
-/* What is read is what can be asked for. */
+/* Checks that every field that was read can be asked for. */
 static void check(const asked *a) {
   if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > ASKED_MOST_CHOICES || a->max_tokens < 0 || a->top_k < 0) abort();
   if (!(a->temperature >= 0 && isfinite(a->temperature)) || !(a->top_p >= 0 && a->top_p <= 1)) abort();

@@ -121,7 +121,7 @@ static void pieces_count(void) {
   }
 }
 
-/* What is not known is named with its line, and what takes too long or too much ends. */
+/* Checks that unknown constructs are named with their line, and that time and memory are bounded. */
 static void what_is_not_known_is_refused(void) {
   static const char *const rows[][2] = {
       {"a\n{% include 'x' %}", "line 2 of the template: the tag \"include\""}, {"{{ x | frob }}", "filter \"frob\""},

@@ -216,7 +216,7 @@ static void every_byte_counts(void) {
   sli_checkpoints_close(c);
 }
 
-/* Of what other processes say that they wrote there is nothing, or something else: no checkpoint, and the ones before stay. */
+/* Refuses a checkpoint whose shards of other processes are missing or differ; older ones stay. */
 static void what_is_not_there_is_not_committed(void) {
   sli_checkpoints *c = open_directory(1);
   write_step(c, 1);

@@ -282,7 +282,7 @@ static void check_patterns(const char *path) {
   free(source);
 }
 
-/* What Oniguruma reads in a way of its own, and is not said anew, is refused by name and place. */
+/* Checks that constructs without a translation are refused by name and place. */
 static void check_refused_patterns(const char *path) {
   static const char *const bad[][2] = {
       {"(?~abc)", "(?~"}, {"a\\Kb", "\\K"}, {"\\Ga", "\\G"}, {"\\X", "\\X"}, {"\\y", "\\y"}, {"(?<x>a)\\g<x>", "\\g"}, {"(a)\\1", "\\1"},

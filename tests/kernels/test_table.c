@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-/* What runs an op on a GPU. */
+/* Kernels of ops on GPUs. */
 static const struct {
   const char *name, *how;
 } on_gpus[] = {

@@ -76,7 +76,7 @@ OPTIONS = {
     "chat-template": "after what is learned", "temperature": "after what is learned", "version": "", "help": "",
     "config": "options in a file", "print-config": "learns nothing",
 }
-# What has losses of its own: the same bits are asked of one device only with these.
+# Options with losses of their own: bits are compared with one device only under the same ones.
 REORDERS = {"pieces", "cut"}
 AXES = {"data-parallel", "sequence", "tensor", "expert-parallel", "parallel", "vocab-parallel"}
 

@@ -126,7 +126,7 @@ static void check_chunks(const char *bytes, const char *want) {
   }
 }
 
-/* What says nothing is bounded. */
+/* Checks that pieces of a body without data are bounded. */
 static void chunks_say_only_so_much(void) {
   enum { ROOM = 1 << 16 };
   char *text = sli_calloc(ROOM + 512, 1);

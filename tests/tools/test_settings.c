@@ -160,7 +160,7 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"gradient_bytes", "16", "gradient_bytes: wanted a number from 0.5 to 8"},
       {"step_seconds", "-1", "step_seconds: wanted a number from 0"},
       {"slowdown_while_exchanging", "0.5", "slowdown_while_exchanging: wanted a number from 1"},
-      /* Of another shape. */
+      /* documents of another shape */
       {"curves", "[1]", "curves: wanted an object, found an array"},
       {"curves", "{\"add\": [1]}", "curves.add: wanted an object, found an array"},
       {"curves", "{\"add\": 1}", "curves.add: wanted an object, found 1"},

@@ -139,7 +139,7 @@ static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
   return SL_OK;
 }
 
-/* As --steps, for all that come after. */
+/* Sets --steps, for everything that reads it later. */
 static sl_status read_epochs(settings *s) {
   double epochs = sl_arg_float(s->run, "epochs");
   int64_t steps = 0;
