@@ -168,7 +168,7 @@ static sli_value split_method(sli_values *v, sli_value text, const arguments *a)
 static sli_value rsplit_method(sli_values *v, sli_value text, const arguments *a) {
   int64_t most = int_argument(v, a, 1, "maxsplit", -1);
   sli_value all = split_method(v, text, &(arguments){.items = a->items, .count = SLI_MIN(a->count, (size_t)1), .named = NULL});
-  if (v->status || most < 0 || (int64_t)all.list->count <= most + 1) return all;
+  if (v->status || most < 0 || (int64_t)all.list->count - 1 <= most) return all;
   size_t joined = all.list->count - (size_t)most;
   sli_value last = all.list->items[joined - 1], out = sli_value_list(v);
   sli_value_add(v, out, sli_value_span(text.text.at, (size_t)(last.text.at + last.text.bytes - text.text.at)));

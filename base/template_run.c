@@ -180,7 +180,7 @@ static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, in
 
 static sli_value slice(run *r, const node *n) {
   sli_value of = eval(r, n->a), step = n->otherwise ? eval(r, n->otherwise) : sli_value_int(1), out = sli_value_list(r->v);
-  if (of.kind == SLI_UNDEFINED || of.kind == SLI_DICT) return fail(r, "a slice", of, of);
+  if (of.kind != SLI_LIST && of.kind != SLI_TUPLE && of.kind != SLI_TEXT) return fail(r, "a slice", of, of);
   sli_list *all = sli_value_items(r->v, of);
   int64_t count = (int64_t)all->count, by = step.kind == SLI_INT ? step.number : 0;
   if (step.kind == SLI_NONE) by = 1;

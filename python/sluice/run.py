@@ -2,6 +2,7 @@
 import collections
 import operator
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import MutableMapping
@@ -17,6 +18,34 @@ Step = collections.namedtuple("Step", "step loss grad_norm lr")
 Evaluation = collections.namedtuple("Evaluation", "steps loss metrics")
 Evaluation.__doc__ = "What an evaluation has found after so many steps: mean loss, {metric: mean}."
 Step.__doc__ = "What a step reports: its number from 0, mean loss, gradient norm, learning rate."
+
+
+class _Interrupts:
+    """Has Ctrl-C call `stop` within a block, and raises at its end what the handler of before raises.
+
+    A handler that raises within the block could do so between any two instructions, and leave the run behind."""
+
+    def __init__(self, stop):
+        self.stop, self.raised, self.before = stop, None, None
+
+    def __enter__(self):
+        before = signal.getsignal(signal.SIGINT)
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            self.before = before
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, *args):
+        try:
+            self.before(*args)
+        except BaseException as error:
+            self.raised = error
+            self.stop()
+
+    def __exit__(self, *_):
+        if self.before:
+            signal.signal(signal.SIGINT, self.before)
+        if self.raised:
+            raise self.raised
 
 
 class _Plan:
@@ -55,18 +84,13 @@ class _Plan:
                             b"a function of the program has failed")
 
     def run(self, call):
-        """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile."""
+        """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile.
+
+        That thread releases `going`: whatever a signal's handler raises here, the runtime is in use until then."""
         runtime = self.runtime
         if not self.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
-        try:
-            self._run(runtime, call)
-        finally:
-            self.going.release()
-
-    def _run(self, runtime, call):
-        result, interrupted = [], None
-        done = threading.Event()
+        result, ended = [], threading.Event()
 
         def work():
             try:
@@ -75,20 +99,25 @@ class _Plan:
             except BaseException as error:
                 self.graph.failure = error
                 result.append(0)
-            done.set()
-        threading.Thread(target=work).start()
-        while not result:
+            finally:
+                self.going.release()
+                ended.set()
+        with _Interrupts(lambda: lib.sl_runtime_stop(runtime)):
             try:
-                done.wait(0.2)
-            except KeyboardInterrupt as interrupt:
-                interrupted = interrupt
+                threading.Thread(target=work).start()
+            except BaseException:
+                self.going.release()
+                raise
+            try:
+                while not ended.wait(0.2):  # a signal may come to another thread, and wakes this one then by no more
+                    pass
+            except BaseException:
                 lib.sl_runtime_stop(runtime)
-        done.wait()
-        if self.graph.failure:
+                ended.wait()
+                raise
             failure, self.graph.failure = self.graph.failure, None
+        if failure:
             raise failure
-        if interrupted:
-            raise interrupted
         c.check(*result)
 
     def stop(self):

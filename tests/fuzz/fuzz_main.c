@@ -68,6 +68,9 @@ static void crashed(int signal_number) {
 
 #if defined(__SANITIZE_ADDRESS__)
 void __sanitizer_set_death_callback(void (*call)(void));
+/* The undefined behaviour sanitizer has no such callback of its own: it aborts, which is a signal. */
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void) { return "abort_on_error=1:print_stacktrace=1"; }
 #endif
 
 static void watch(const char *name) {

@@ -175,11 +175,14 @@ class Figures(unittest.TestCase):
         def most(run):
             return max(d["peak_activations"] for d in run.figures()["devices"])
         with sl.Run(deep, stages=2, microbatches=8, schedule="gpipe") as run:
-            run.train(2)
-            first = most(run)
+            for _ in range(100):  # rows that come late leave the backward pass no more than one to wait for
+                run.train(2)
+                if most(run) > 2:
+                    break
+            self.assertGreater(most(run), 2)
             run.set_quota("act", 2)
             run.train(2)
-            self.assertLess(most(run), first)
+            self.assertLessEqual(most(run), 2)
 
     def test_a_run_goes_with_its_last_reference(self):
         gc.collect()
