@@ -1,4 +1,4 @@
-"""Holds the tree to what docs/design.md says of it.
+"""Holds the tree to what docs/tree.md says of it.
 
     structure.py [--source DIR] [--build DIR] [CHECK...]
     structure.py [--source DIR] [--build DIR] --figures
@@ -15,7 +15,7 @@ Without a CHECK, all of them:
     enumerators every enumerator is given to something, not only asked for
     exports     every function that a header declares is called from another file, or from its own
                 and by tests
-    tree        docs/design.md has a line for every file, and no others
+    tree        docs/tree.md has a line for every file, and no others
     glossary    public types are named with words of the glossary (a warning)
     words       words that only their author understands stay out
     skips       a test that is skipped says "skipped: " and why, and ends with 77, which ctest
@@ -376,8 +376,8 @@ def check_exports(tree):
 
 
 def listed(tree):
-    """The files that docs/design.md's tree names."""
-    text = tree.read("docs/design.md")
+    """The files that docs/tree.md names."""
+    text = tree.read("docs/tree.md")
     block = re.search(r"<!-- tree -->\s*```\w*\n(.*?)```", text, re.S)
     stack, found = [], []
     for line in block[1].split("\n") if block else ():
@@ -400,12 +400,12 @@ def check_tree(tree):
         for stem in stems:
             names[stem] += 1
         if not stems:
-            yield name, "docs/design.md has a line for %s, which is not there" % name
+            yield name, "docs/tree.md has a line for %s, which is not there" % name
         if len(line.split(None, 1)) < 2:
-            yield name, "docs/design.md says nothing of %s" % name
+            yield name, "docs/tree.md says nothing of %s" % name
     for name in sorted(have):
         if names[name] != 1:
-            yield name, "docs/design.md has %d lines for %s" % (names[name], name)
+            yield name, "docs/tree.md has %d lines for %s" % (names[name], name)
 
 
 def glossary(tree):
@@ -544,7 +544,7 @@ def main():
         return figures(tree)
     wrong = run(tree, given.checks or list(CHECKS))
     if wrong:
-        print("%d things are not where or as docs/design.md says" % wrong, file=sys.stderr)
+        print("%d things are not where or as docs/tree.md says" % wrong, file=sys.stderr)
     return 1 if wrong else 0
 
 

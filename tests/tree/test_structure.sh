@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tree is as docs/design.md says: no circles, faces, sizes, names, one line for every file.
+# The tree is as docs/tree.md says: no circles, faces, sizes, names, one line for every file.
 # structure.py says what is held, exceptions.txt what is excused and why.
 # labels: unthreaded outside
 set -u

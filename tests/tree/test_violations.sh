@@ -20,7 +20,8 @@ fresh() {
   put base/room/lower.c '#include "base/room/room.h"' '#include "base/status.h"' 'int sli_lower(int way) {' '  return sli_upper(way);' '}'
   put tools/main.c '#include "base/room/room.h"' 'int main(void) {' '  return sli_lower(0);' '}'
   put include/sluice/status.h 'typedef struct sl_status { int code; } sl_status;'
-  put docs/design.md '## Words' '| word | meaning |' '| status | what came of it |' '' '## Tree' '<!-- tree -->' '```' \
+  put docs/design.md '## Words' '| word | meaning |' '| status | what came of it |'
+  put docs/tree.md '<!-- tree -->' '```' \
     'base/' '  status.h   what all share' '  upper.c    goes up' '  room/' '    room   the face' \
     '    lower   goes down' 'tools/' '  main.c    begins' '```'
   put tests/tree/plain_words.txt way
@@ -94,9 +95,9 @@ put base/room/idle.c 'int sli_idle(void) { return 0; }'
 fails exports 'sli_idle of base/room/room.h is called from no other file'
 
 put base/more.c 'int sli_more;'
-fails tree 'docs/design.md has 0 lines for base/more.c'
+fails tree 'docs/tree.md has 0 lines for base/more.c'
 rm "$work/base/upper.c"
-fails tree 'docs/design.md has a line for base/upper.c, which is not there'
+fails tree 'docs/tree.md has a line for base/upper.c, which is not there'
 
 put include/sluice/status.h 'typedef struct sl_gizmo { int code; } sl_gizmo;'
 warns glossary 'sl_gizmo of include/sluice/status.h: the glossary has no "gizmo"'
