@@ -22,6 +22,7 @@ check() {
   ends 0 "$@" -h
   ends 0 "$@" --help all
   narrow "$* all"
+  ! grep -n '(needed)' out || fail "$*: an option without a default, but MODEL runs without it"
   options out | sort >all
   [[ -z $(sort first | comm -23 - all) ]] || fail "$*: options of a first run that --help all does not have"
   : >grouped

@@ -36,6 +36,16 @@ for command in PLAN MACHINE '--SLO'; do
   grep -qx "[.]SH \"ACTORTUNE $command\"" "$share/man/man1/actortune.1" || fail "actortune.1: no section of $command"
 done
 
+for command in STATUS CTL; do
+  sed "1,/^[.]SH \"ACTORRUN $command\"/d" "$share/man/man1/actorrun.1" >section
+  [[ -s section ]] || fail "actorrun.1: no section of $command"
+  grep -q 'help$' <(tr '\\' . <section) || fail "actorrun.1: $command has no options"
+done
+ends 0 "$bin/actorrun" status --help
+says "--json" out
+ends 0 "$bin/actorrun" ctl --help
+says "trace [FILE | off]" out
+
 # ---- completion ---------------------------------------------------------------------------
 # complete WORDS...: what the last of them may become, in `out`.
 complete_words() {
@@ -59,6 +69,8 @@ only 'parallel ' actorrun --help par
 only '--layers --layout ' actorrun gpt --lay
 only '--layout ' actorrun --lay
 only 'status ' actorrun stat
+only '--json ' actorrun status --j
+only 'quota ' actorrun ctl 123 q
 gives gpt actorrun g
 gives --steps actorrun --auto --s
 only '' actorrun --save s

@@ -61,7 +61,7 @@ static const tool_option options[] = {
      "memory and that it can finish", 0, 0, GROUP_OUTPUT},
     {"show-sbp", SL_OPTION_FLAG, "0", "show how the devices of a stage share each op, what it costs "
      "and what came second, and stop", 0, 0, GROUP_OUTPUT},
-    {"print-after", SL_OPTION_TEXT, NULL, "print the graph after this `PASS` (docs/passes.md), without a run", 0, 0, GROUP_OUTPUT},
+    {"print-after", SL_OPTION_TEXT, "", "print the graph after this `PASS` (docs/passes.md), without a run", 0, 0, GROUP_OUTPUT},
     {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0, GROUP_OUTPUT},
     {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9, GROUP_DATA},
     {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "
@@ -193,7 +193,8 @@ static const first_option first[] = {
 const tool actorrun_tool = {.name = "actorrun",
                             .usage = "       actorrun [options] DIR | FILE.gguf\n"
                                      "       actorrun status [--json] [PID]\n"
-                                     "       actorrun ctl PID quota [NAME[@STAGE]=N]\n",
+                                     "       actorrun ctl PID quota [NAME[@STAGE]=N]\n"
+                                     "       actorrun ctl PID trace [FILE | off]\n",
                             .purpose = "Trains a model over a pipeline of devices. DIR is a Hugging Face folder.",
                             .options = options,
                             .first = first,

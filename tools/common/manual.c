@@ -219,6 +219,38 @@ static void print_completion(const settings *s) {
   free(key);
 }
 
+/* ---- commands without settings -------------------------------------------------------------- */
+
+static void print_section(const manual_command *c) {
+  manual_section(c->name);
+  print_synopsis(c->usage);
+  print_roff(c->purpose, strlen(c->purpose));
+  printf("\n");
+  manual_options(c->options);
+}
+
+bool manual_command_asked(const manual_command *c, int argc, char **argv) {
+  const char *word = argc == 1 ? argv[0] : "";
+  if (!strcmp(word, "--print-man")) print_section(c);
+  else if (!strcmp(word, "--print-completion")) completion_options(c->name, c->options), completion_commands(c->name, c->words);
+  else return false;
+  return true;
+}
+
+void manual_command_help(const manual_command *c, FILE *out) {
+  const char *indent = "Usage: ";
+  for (const char *line = c->usage; *line; line += *line == '\n') {
+    size_t length = strcspn(line, "\n");
+    fprintf(out, "%s%.*s\n", indent, (int)length, line);
+    line += length;
+    indent = "       ";
+  }
+  fprintf(out, "\n%s\n\nOptions:\n", c->purpose);
+  sl_options_print(c->options, out);
+}
+
+/* ---- both --------------------------------------------------------------------------------- */
+
 bool manual_asked(const settings *s, int argc, char **argv) {
   bool alone = argc == 2 || (argc == 3 && strchr(argv[1], '='));
   const char *word = alone ? argv[argc - 1] : "";

@@ -2,11 +2,27 @@
 #ifndef SLUICE_TOOLS_COMMON_MANUAL_H
 #define SLUICE_TOOLS_COMMON_MANUAL_H
 
+#include <stdio.h>
+
 #include "tools/common/settings.h"
 
 /* Prints the man page or the completion if the command line is --print-man or --print-completion;
  * returns whether it was. A tool that is a command of another one prints a section of its page. */
 bool manual_asked(const settings *s, int argc, char **argv);
+
+/* A command of a tool that has no settings, such as `actorrun status`. */
+typedef struct manual_command {
+  const char *name;         /* with the tool's: "actorrun status" */
+  const char *usage;        /* lines of the usage */
+  const char *purpose;
+  const sl_option *options; /* ends with {0} */
+  const char *words;        /* words of the command line, for completion */
+} manual_command;
+
+/* Prints a section of the tool's page, or the command's completion, if argv[0] asks for it; returns
+ * whether it did. */
+bool manual_command_asked(const manual_command *command, int argc, char **argv);
+void manual_command_help(const manual_command *command, FILE *out);
 
 /* Parts of a page, for tools that have no settings. */
 void manual_begin(const char *tool, const char *purpose, const char *usage);

@@ -101,16 +101,24 @@ static char *from_here(const char *path) {
   return known ? sli_format("%s/%s", here, path) : sli_strdup(path);
 }
 
+static const sl_option options[] = {{"help", SL_OPTION_FLAG, "0", "show this", 0, 0}, {0}};
+static const manual_command command = {
+    .name = "actorrun ctl",
+    .usage = "actorrun ctl PID quota [NAME[@STAGE]=N]\n"
+             "actorrun ctl PID trace [FILE | off]",
+    .purpose = "Shows or changes the quotas of a run or a server while it goes on; or traces\n"
+               "from here on until off, and writes the trace as FILE. PID may be any process\n"
+               "of a job, or the actorrun that has started them; all make the change, or none.",
+    .options = options,
+    .words = "quota trace"};
+
 int client_main_ctl(int argc, char **argv) {
   pid_t pid = 0;
+  bool asked = argc == 1 && !strcmp(argv[0], "--help");
+  if (manual_command_asked(&command, argc, argv)) return outputs_end("actorrun", SL_OK, 0);
   if (argc < 2 || client_pid(argv[0], &pid)) {
-    fprintf(stderr, "Usage: actorrun ctl PID quota [NAME[@STAGE]=N]\n"
-                    "       actorrun ctl PID trace [FILE | off]\n\n"
-                    "Shows or changes the quotas of a run or a server while it goes on; or traces what\n"
-                    "it does from here on until off, and writes that as FILE. Of several processes\n"
-                    "of a job it may be any one, or the actorrun that has started them; all make\n"
-                    "the change, or none.\n");
-    return 2;
+    manual_command_help(&command, asked ? stdout : stderr);
+    return outputs_end("actorrun", SL_OK, asked ? 0 : 2);
   }
   char *request = sli_strdup(argv[1]), *answer;
   bool traces = !strcmp(request, "trace");

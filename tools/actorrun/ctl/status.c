@@ -169,18 +169,27 @@ static sl_status show_one(const char *word, bool json) {
   return SL_OK;
 }
 
-static int help(FILE *out, int exit_status) {
-  fprintf(out, "Usage: actorrun status [--json] [PID]\n\n"
-               "Shows the running jobs of this user on this machine, or that of a process in\n"
+static const sl_option options[] = {{"json", SL_OPTION_FLAG, "0", "print one JSON object", 0, 0},
+                                    {"help", SL_OPTION_FLAG, "0", "show this", 0, 0},
+                                    {0}};
+static const manual_command command = {
+    .name = "actorrun status",
+    .usage = "actorrun status [--json] [PID]",
+    .purpose = "Shows the running jobs of this user on this machine, or that of a process in\n"
                "full: how far it is, its processes, and what each device runs or waits for.\n"
-               "PID may be any process of the job, or the actorrun that has started them.\n"
-               "--json: the same as one JSON object.\n");
+               "PID may be any process of the job, or the actorrun that has started them.",
+    .options = options,
+    .words = ""};
+
+static int help(FILE *out, int exit_status) {
+  manual_command_help(&command, out);
   return outputs_end("actorrun", SL_OK, exit_status);
 }
 
 int status_main(int argc, char **argv) {
   bool json = false;
   const char *pid = NULL;
+  if (manual_command_asked(&command, argc, argv)) return outputs_end("actorrun", SL_OK, 0);
   for (int i = 0; i < argc; i++) {
     if (!strcmp(argv[i], "--json")) json = true;
     else if (!strcmp(argv[i], "--help")) return help(stdout, 0);
