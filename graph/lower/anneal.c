@@ -53,10 +53,10 @@ static int number_at(const search *s, int place) {
 
 /* Returns the seconds of transfers. Transfers between the same two stages overlap: the slowest
  * counts. */
-static double hop_seconds(const search *s) {
+static double transfer_seconds(const search *s) {
   double way = 0, slowest = 0, busiest = 0, all = 0;
-  for (int i = 0; i < s->sent->nhops; i++) {
-    const sli_sent_hop *h = &s->sent->hops[i], *last = i ? h - 1 : h;
+  for (int i = 0; i < s->sent->ntransfers; i++) {
+    const sli_sent_transfer *h = &s->sent->transfers[i], *last = i ? h - 1 : h;
     bool same = h->from / s->in.ranks == last->from / s->in.ranks && h->to / s->in.ranks == last->to / s->in.ranks;
     const sl_hardware_link link = sli_lower_link(&s->in, number_at(s, h->from), number_at(s, h->to));
     double wire = link.bytes_per_second > 0 ? h->bytes / link.bytes_per_second : 0;
@@ -69,7 +69,7 @@ static double hop_seconds(const search *s) {
   return way + slowest + 1e-3 * all + SLI_MAX(busiest - s->sent->computing, 0);
 }
 
-static double seconds(const search *s) { return exchange_seconds(s) + hop_seconds(s); }
+static double seconds(const search *s) { return exchange_seconds(s) + transfer_seconds(s); }
 
 /* ---- start of the search ------------------------------------------------------------------- */
 

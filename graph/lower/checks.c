@@ -14,9 +14,9 @@ typedef struct checked {
   const sl_program_call *call;
 } checked;
 
-static checked *checked_create(const sli_lowering *l, int group, const sl_program_call *of) {
+static checked *checked_create(const sli_lowering *l, int task, const sl_program_call *of) {
   checked *c = sl_plan_alloc(l->plan, sizeof *c);
-  *c = (checked){of->name, sl_plan_format(l->plan, "%s", l->groups[group].name), l->in->rt, of};
+  *c = (checked){of->name, sl_plan_format(l->plan, "%s", l->tasks[task].name), l->in->rt, of};
   return c;
 }
 
@@ -39,10 +39,10 @@ static void look(const sl_call *call) {
 
 static const sl_op look_op = {.name = "check", .max_in = -1, .kernels = SL_CPU_KERNEL(look)};
 
-void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of,
+void sli_lower_check(const sli_lowering *l, int task, const sl_program_call *of,
                      sl_program_call *to) {
   *to = (sl_program_call){.op = &look_op, .name = of->name,
-                          .attrs = {.user = checked_create(l, group, of)}, .nin = of->nin,
+                          .attrs = {.user = checked_create(l, task, of)}, .nin = of->nin,
                           .in_type = of->in_type, .in = of->in, .in_extent = of->in_extent};
 }
 
@@ -109,9 +109,9 @@ static const sl_kernel finite_kernels[] = {{.backend = "cpu", .run = check_here,
                                            {0}};
 static const sl_op finite_op = {.name = "finite", .max_in = -1, .kernels = finite_kernels};
 
-void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *of,
+void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of,
                       sl_program_call *to) {
   *to = (sl_program_call){.op = &finite_op, .name = of->name,
-                          .attrs = {.user = checked_create(l, group, of)}, .nin = of->nout,
+                          .attrs = {.user = checked_create(l, task, of)}, .nin = of->nout,
                           .in_type = of->out_type, .in = of->out, .in_extent = of->out_extent};
 }

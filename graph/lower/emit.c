@@ -1,4 +1,4 @@
-/* Writes groups and bundles down as a plan. */
+/* Writes tasks and buffers down as a plan. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -71,35 +71,35 @@ static void add_queues(sli_lowering *l) {
     for (int d = 0; d < n; d++) q->exchange[a][d] = add_queue(l, name, d, exchange);
   }
   q->source = per_device(l);
-  for (int i = 0; i < l->ngroups; i++) /* data from outside must not hold up anything else */
-    if (sli_waits(&l->groups[i]))
-      q->source[l->groups[i].device] = add_queue(l, "source", l->groups[i].device, host_queue(l, true));
+  for (int i = 0; i < l->ntasks; i++) /* data from outside must not hold up anything else */
+    if (sli_waits(&l->tasks[i]))
+      q->source[l->tasks[i].device] = add_queue(l, "source", l->tasks[i].device, host_queue(l, true));
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(l, true));
 }
 
 /* Queue of transfers from a device, made when first needed; a list per device. */
-typedef struct hop_queue_at {
-  sli_route route;
+typedef struct transfer_queue_at {
+  sli_transfer_kind kind;
   sl_space home;
   int to;
   int32_t queue;
   int before; /* previous queue of the device, or SL_NONE */
-} hop_queue_at;
+} transfer_queue_at;
 
-typedef struct hop_queues {
+typedef struct transfer_queues {
   int *newest; /* [devices] latest queue, or SL_NONE */
   size_t count, capacity;
-  hop_queue_at *all;
+  transfer_queue_at *all;
   double *slowdowns; /* [devices] */
-} hop_queues;
+} transfer_queues;
 
-static int32_t add_hop_queue(sli_lowering *l, int device, const sli_hop *hop) {
-  const sli_route_row *r = &sli_routes[hop->route];
+static int32_t add_transfer_queue(sli_lowering *l, int device, const sli_transfer_task *transfer) {
+  const sli_transfer_traits *r = &sli_transfer_kinds[transfer->kind];
   const sli_kind *kind = l->in->kind;
   if (r->homes) {
-    const sl_queue_ops *ops = kind->move[hop->home];
-    const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(hop->home));
+    const sl_queue_ops *ops = kind->move[transfer->home];
+    const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(transfer->home));
     return add_queue(l, name, device, (sl_queue){.ops = ops, .apart = ops->blocks,
                                                       .run_ahead = ops->blocks ? 1 : kind->run_ahead});
   }
@@ -107,18 +107,19 @@ static int32_t add_hop_queue(sli_lowering *l, int device, const sli_hop *hop) {
     return add_queue(l, r->name, device, (sl_queue){.ops = kind->copy,
                                                        .run_ahead = kind->run_ahead});
   return sl_plan_add_queue(
-      l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, device, hop->to),
+      l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, device, transfer->to),
                           .device = device, .ops = r->ops, .class_order = {[SL_CLASS_U] = r->updates},
                           .run_ahead = r->in_turn ? 1 : l->in->m * l->in->k});
 }
 
-static int32_t hop_queue(sli_lowering *l, hop_queues *x, int device, const sli_hop *hop) {
-  int to = sli_routes[hop->route].ops ? hop->to : device;
+static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device, const sli_transfer_task *transfer) {
+  int to = sli_transfer_kinds[transfer->kind].ops ? transfer->to : device;
   for (int i = x->newest[device]; i != SL_NONE; i = x->all[i].before)
-    if (x->all[i].route == hop->route && x->all[i].home == hop->home && x->all[i].to == to)
+    if (x->all[i].kind == transfer->kind && x->all[i].home == transfer->home && x->all[i].to == to)
       return x->all[i].queue;
   SLI_GROW(x->all, x->count, x->capacity);
-  hop_queue_at at = {hop->route, hop->home, to, add_hop_queue(l, device, hop), x->newest[device]};
+  transfer_queue_at at = {transfer->kind, transfer->home, to, add_transfer_queue(l, device, transfer),
+                          x->newest[device]};
   x->all[x->count] = at;
   x->newest[device] = (int)x->count++;
   return at.queue;
@@ -126,15 +127,15 @@ static int32_t hop_queue(sli_lowering *l, hop_queues *x, int device, const sli_h
 
 /* True for host updates that use modelled host memory: they take turns with the transfers
  * through it, which go first. */
-static bool passes_memory(const sli_lowering *l, const sli_group *g) {
+static bool passes_memory(const sli_lowering *l, const sli_task *g) {
   return sli_updates_on_host(g) && sli_lower_host_rate(l->in) > 0;
 }
 
-static int32_t queue_of(sli_lowering *l, hop_queues *x, const sli_group *g) {
+static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *g) {
   const sli_queues *q = &l->queues;
-  const sli_hop memory = {.route = SLI_ROUTE_MEMORY, .to = g->device};
-  if (g->hop && !sli_lower_is_in_line(l, g)) return hop_queue(l, x, g->device, g->hop);
-  if (passes_memory(l, g)) return hop_queue(l, x, g->device, &memory);
+  const sli_transfer_task memory = {.kind = SLI_TRANSFER_MEMORY, .to = g->device};
+  if (g->transfer && !sli_lower_is_in_line(l, g)) return transfer_queue(l, x, g->device, g->transfer);
+  if (passes_memory(l, g)) return transfer_queue(l, x, g->device, &memory);
   if (sli_waits(g)) return q->source[g->device];
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
   if (sli_lower_is_in_line(l, g)) return q->pass[g->device];
@@ -179,10 +180,10 @@ static void add_device(sli_lowering *l, int d) {
   sl_plan_add_device(l->plan, device);
 }
 
-/* Sizes workspaces: each device has one per space, as large as its largest group needs. */
+/* Sizes workspaces: each device has one per space, as large as its largest task needs. */
 static void size_workspaces(sli_lowering *l) {
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *g = &l->tasks[i];
     sl_room *room = &l->plan->devices[g->device].room[sli_lower_space(l, g)];
     room->workspace_bytes = SLI_MAX(room->workspace_bytes, g->workspace_bytes);
   }
@@ -215,23 +216,23 @@ static void add_pools(sli_lowering *l) {
                                         l->pools[sli_along_of(l->in, d)]});
 }
 
-/* Returns 1 + the register that the bundle aliases; 0 where either has several slots, or
+/* Returns 1 + the register that the buffer aliases; 0 where either has several slots, or
  * parameters have, so that a step's gradients do not wait for those of the step before. */
-static int32_t lies_over(const sli_lowering *l, const sli_bundle *b) {
-  if (b->over == SL_NONE) return 0;
-  sli_bundle *under = &l->bundles[b->over];
+static int32_t aliased_register(const sli_lowering *l, const sli_buffer *b) {
+  if (b->aliases == SL_NONE) return 0;
+  sli_buffer *under = &l->buffers[b->aliases];
   bool single = SLI_MAX(b->quota, b->quota_most) == 1 &&
                 SLI_MAX(under->quota, under->quota_most) == 1 &&
-                sli_lower_given(l, SLI_ROLE_PARAM, l->groups[b->producer].stage) <= 1;
-  int self = 1 + (int)(b - l->bundles);
-  if (!single || (under->cover && under->cover != self)) return 0;
-  under->cover = self;
+                sli_lower_given(l, SLI_ROLE_PARAM, l->tasks[b->producer].stage) <= 1;
+  int self = 1 + (int)(b - l->buffers);
+  if (!single || (under->aliased_by && under->aliased_by != self)) return 0;
+  under->aliased_by = self;
   return under->reg + 1;
 }
 
-static void add_register(sli_lowering *l, sli_bundle *b) {
+static void add_register(sli_lowering *l, sli_buffer *b) {
   bool pooled = b->activation > 0 && l->pools[sli_along_of(l->in, b->device)];
-  const sli_visits *visits = sli_bundle_visits(l, b);
+  const sli_visits *visits = sli_buffer_visits(l, b);
   const int32_t *extents = sli_lower_expected_table(l, b->extent, visits);
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
@@ -246,21 +247,21 @@ static void add_register(sli_lowering *l, sli_bundle *b) {
                              .rows = b->extent ? (int32_t)b->extent->rows : 0,
                              .nextents = !extents ? 0 : visits ? visits->count : sli_lower_ticks(l, false),
                              .extents = extents,
-                             .shares = b->lane.leader == SL_NONE ? 0 : l->bundles[b->lane.leader].reg + 1,
-                             .over = lies_over(l, b),
+                             .shares = b->slot_pool.leader == SL_NONE ? 0 : l->buffers[b->slot_pool.leader].reg + 1,
+                             .over = aliased_register(l, b),
                              .activation = b->activation});
 }
 
 /* ---- order --------------------------------------------------------------------------- */
 
-/* True if the group takes the pieces of a microbatch from last to first: in the backward pass, a
+/* True if the task takes the pieces of a microbatch from last to first: in the backward pass, a
  * piece's gradient needs those of later pieces. */
-static bool is_reversed(const sli_lowering *l, const sli_group *g) {
-  return l->in->k > 1 && g->rate == SLI_PER_TICK && g->back;
+static bool is_reversed(const sli_lowering *l, const sli_task *g) {
+  return l->in->k > 1 && g->rate == SLI_PER_TICK && g->backward;
 }
 
-/* Maps firings to ticks, which are also the keys of bundles that span at most a tick. */
-static int32_t tick_map(sli_lowering *l, const sli_group *g) {
+/* Maps firings to ticks, which are also the keys of buffers that span at most a tick. */
+static int32_t tick_map(sli_lowering *l, const sli_task *g) {
   if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
   sl_map_entry entries[l->in->k];
   for (int i = 0; i < l->in->k; i++)
@@ -282,37 +283,37 @@ static int32_t sparse_map(sli_lowering *l, int64_t steps) {
 }
 
 /* Returns the firings per microbatch. */
-static uint32_t turns_of(const sli_lowering *l, const sli_group *g) {
+static uint32_t turns_of(const sli_lowering *l, const sli_task *g) {
   if (g->rate == SLI_PER_LEAVING) return (uint32_t)l->in->leaving;
   return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
 }
 
-static int32_t port_map(sli_lowering *l, const sli_group *g, const sli_bundle *b, bool output) {
+static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b, bool output) {
   sl_plan *plan = l->plan;
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->role == SLI_ROLE_TURN)
     return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, g) : 1,
                            output && b->initial);
   if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, g);
-  bool updates = b->initial && b->producer == (int)(g - l->groups);
+  bool updates = b->initial && b->producer == (int)(g - l->tasks);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store_every);
   if (b->eval && !g->eval) return sparse_map(l, l->in->g->options.eval_every);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_map(l, g, b);
-  if (sli_group_visits(l, g) || sli_bundle_visits(l, b)) return sli_visits_map(l, g, b);
+  if (sli_task_visits(l, g) || sli_buffer_visits(l, b)) return sli_visits_map(l, g, b);
   if (sli_is_piece(l, b)) return sli_piece_map(l, b);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
   return tick_map(l, g);
 }
 
-static sl_port *group_ports(sli_lowering *l, const sli_group *g, bool output) {
+static sl_port *task_ports(sli_lowering *l, const sli_task *g, bool output) {
   int count = output ? g->noutputs : g->ninputs;
-  const int *bundles = output ? g->outputs : g->inputs;
+  const int *buffers = output ? g->outputs : g->inputs;
   sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
   for (int i = 0; i < count; i++) {
-    const sli_bundle *b = &l->bundles[bundles[i]];
+    const sli_buffer *b = &l->buffers[buffers[i]];
     ports[i] = (sl_port){b->reg, port_map(l, g, b, output)};
   }
   return ports;
@@ -336,16 +337,16 @@ static void add_pieces(sli_lowering *l) {
 
 /* ---- actors ----------------------------------------------------------------------------- */
 
-/* True for a group that no tick's data drives: it decides by itself how far the run goes. */
-static bool is_source(const sli_lowering *l, const sli_group *g) {
+/* True for a task that no tick's data drives: it decides by itself how far the run goes. */
+static bool is_source(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->ninputs; i++)
-    if (!l->bundles[l->bundles[g->inputs[i]].origin].initial) return false;
-  return !g->hop;
+    if (!l->buffers[l->buffers[g->inputs[i]].origin].initial) return false;
+  return !g->transfer;
 }
 
 /* Ranks exchanges by tick, and within a tick in data order, so that their order is fixed. */
-static void set_turn(const sli_lowering *l, const sli_group *g, sl_actor *a) {
-  a->rank = (int32_t)(g - l->groups);
+static void set_turn(const sli_lowering *l, const sli_task *g, sl_actor *a) {
+  a->rank = (int32_t)(g - l->tasks);
   a->rank_group = l->in->layers ? l->in->k : 1;
   a->rank_stride = l->ncomputing;
 }
@@ -359,17 +360,17 @@ static void set_groups(const sli_lowering *l, sl_actor *a) {
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }
 
-/* True if the group makes only gradients of parameters. */
-static bool is_for_params(const sli_group *g) {
+/* True if the task makes only gradients of parameters. */
+static bool is_for_params(const sli_task *g) {
   bool all = true;
   for (int i = 0; i < g->nnodes; i++) all &= g->nodes[i]->cls == SL_CLASS_W;
   return all;
 }
 
-/* Sets the priority of a group among others of its device, by the schedule. */
-static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a) {
-  a->urgent = g->hop && sli_lower_is_in_line(l, g);
-  if (g->hop) return; /* in order of the data */
+/* Sets the priority of a task among others of its device, by the schedule. */
+static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) {
+  a->urgent = g->transfer && sli_lower_is_in_line(l, g);
+  if (g->transfer) return; /* in order of the data */
   if (sli_lower_goes_on(l, g)) { /* before passes that have not begun */
     a->urgent = true;
     set_turn(l, g, a);
@@ -381,49 +382,49 @@ static void set_priority(const sli_lowering *l, const sli_group *g, sl_actor *a)
   const sli_schedule *row = l->pick.schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;
-  sli_schedule_order(row, l->in->p, l->in->m, in_line && g->back ? SL_CLASS_B : g->cls, g->chunk, &order,
+  sli_schedule_order(row, l->in->p, l->in->m, in_line && g->backward ? SL_CLASS_B : g->cls, g->chunk, &order,
                      &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);
-  a->urgent = sli_is_spread_group(l, g) && !is_for_params(g); /* all stages wait for it */
+  a->urgent = sli_is_spread_task(l, g) && !is_for_params(g); /* all stages wait for it */
   if (l->in->layers) sli_lower_rank(l, g, a);
 }
 /* Returns the number of steps from one firing step to the next. */
-static int32_t every_of(const sli_lowering *l, const sli_group *g) {
+static int32_t every_of(const sli_lowering *l, const sli_task *g) {
   if (g->eval) return (int32_t)l->in->g->options.eval_every;
   return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
 }
 
 /* Maps firings to ticks; evaluations count their own ticks. */
-static int32_t firing_ticks(sli_lowering *l, const sli_group *g) {
+static int32_t firing_ticks(sli_lowering *l, const sli_task *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
   int32_t all = g->eval ? sli_lower_ticks(l, true) : every_of(l, g) * l->in->m * l->in->k;
   int32_t n = sli_lower_firings(l, g);
-  if (sli_group_visits(l, g)) return sli_visits_ticks(l, sli_group_visits(l, g));
+  if (sli_task_visits(l, g)) return sli_visits_ticks(l, sli_task_visits(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
   if (n > 1 && !g->eval) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
-  for (int32_t i = 0; i < n; i++) /* groups that fire less often fire after their ticks */
+  for (int32_t i = 0; i < n; i++) /* tasks that fire less often fire after their ticks */
     entries[i] = (sl_map_entry){g->eval ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i, SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
   free(entries);
   return map;
 }
 
-static void add_actor(sli_lowering *l, hop_queues *x, int group) {
-  sli_group *g = &l->groups[group];
+static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
+  sli_task *g = &l->tasks[task];
   sl_plan *plan = l->plan;
-  if (!g->hop) g->seconds = sli_lower_seconds(l, g) * sli_lower_slowdown(x->slowdowns, g);
+  if (!g->transfer) g->seconds = sli_lower_seconds(l, g) * sli_lower_slowdown(x->slowdowns, g);
   sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
                 .chunk = g->chunk, .firings_per_step = sli_lower_firings(l, g),
                 .every = every_of(l, g), .ticks = firing_ticks(l, g),
                 .own_ticks = g->eval ? sli_lower_ticks(l, true) : 0,
                 .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
-                .in = group_ports(l, g, false), .out = group_ports(l, g, true),
+                .in = task_ports(l, g, false), .out = task_ports(l, g, true),
                 .bases = sli_visits_bases(l, g),
-                .program = sli_lower_program(l, group),
-                .seconds = g->hop ? sli_lower_copied(l, g, 0) : g->seconds,
+                .program = sli_lower_program(l, task),
+                .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
                 .seconds_table = sli_lower_seconds_table(
                     l, g, sli_lower_slowdown(x->slowdowns, g))};
   a.nseconds = a.seconds_table ? sli_lower_ticks(l, false) : 0;
@@ -432,14 +433,14 @@ static void add_actor(sli_lowering *l, hop_queues *x, int group) {
 }
 
 /* Adds transfers before the first reader of what they bring. */
-static void add_actors(sli_lowering *l, hop_queues *x, int group) {
-  const sli_group *g = &l->groups[group];
+static void add_actors(sli_lowering *l, transfer_queues *x, int task) {
+  const sli_task *g = &l->tasks[task];
   for (int i = 0; i < g->ninputs; i++) {
-    int by = l->bundles[g->inputs[i]].source == SL_NONE ? SL_NONE
-                                                        : l->bundles[g->inputs[i]].producer;
-    if (by != SL_NONE && l->groups[by].actor == SL_NONE) add_actors(l, x, by);
+    int by = l->buffers[g->inputs[i]].source == SL_NONE ? SL_NONE
+                                                        : l->buffers[g->inputs[i]].producer;
+    if (by != SL_NONE && l->tasks[by].actor == SL_NONE) add_actors(l, x, by);
   }
-  add_actor(l, x, group);
+  add_actor(l, x, task);
 }
 
 /* Finishes the plan. On modelled devices with known durations, another order is tried; with one
@@ -448,8 +449,8 @@ static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
   bool even = sli_cost_is_given(&o->cost) && !o->cost.nstages, modelled = l->in->kind->modelled && l->in->p > 1;
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
-  for (int i = 0; i < l->ngroups; i++)
-    if (l->groups[i].actor != SL_NONE) aside[l->groups[i].actor] = l->groups[i].eval;
+  for (int i = 0; i < l->ntasks; i++)
+    if (l->tasks[i].actor != SL_NONE) aside[l->tasks[i].actor] = l->tasks[i].eval;
   bool derived = !o->order || !strcmp(o->order, "derive");
   sl_status status = sli_order_passes(&(sli_pass_order){
       .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
@@ -467,13 +468,13 @@ sl_status sli_lower_emit(sli_lowering *l) {
   l->numbers = sli_arena_alloc(&l->arena, (size_t)l->in->g->ntensors * sizeof *l->numbers);
   sl_status status = add_devices(l);
   if (status) return status;
-  hop_queues x = {
+  transfer_queues x = {
       .newest = sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof *x.newest)};
   for (int d = 0; d < l->in->devices; d++) x.newest[d] = SL_NONE;
   add_pools(l);
   add_pieces(l);
   x.slowdowns = sli_lower_slowdowns(l);
-  for (int i = 0; i < l->nbundles; i++) add_register(l, &l->bundles[i]);
+  for (int i = 0; i < l->nbuffers; i++) add_register(l, &l->buffers[i]);
   for (int i = 0; i < l->ncomputing; i++) add_actors(l, &x, i);
   free(x.all);
   free(x.slowdowns);

@@ -6,7 +6,7 @@
  *
  *     seconds = its bytes in memory / memory rate + bytes from others / link rate
  *
- * To this a group adds, once for all its nodes, ceil(log2(R)) times the link's latency, for
+ * To this a task adds, once for all its nodes, ceil(log2(R)) times the link's latency, for
  * their messages travel together. That is what recursive halving (reduce-scatter) and doubling
  * (all-gather) take: (R-1)/R of the tensor each way and log2(R) messages. An all-reduce of n
  * bytes is both (Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication
@@ -52,7 +52,7 @@ bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
   return sli_exchange_is_measured(link, half_of(n));
 }
 
-void sli_lower_received(const sli_lowering *l, const sli_group *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]) {
+void sli_lower_received(const sli_lowering *l, const sli_task *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]) {
   memset(to, 0, SLI_AXES * sizeof *to);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
@@ -60,7 +60,7 @@ void sli_lower_received(const sli_lowering *l, const sli_group *g, double to[SLI
   }
 }
 
-double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g) {
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g) {
   double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1], seconds = 0;
   sli_lower_received(l, g, bytes);
   for (int a = 0; a < SLI_AXES; a++)
@@ -78,8 +78,8 @@ double sli_lower_times(const sli_lowering *l, sli_rate rate) {
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES] {
   double(*sum)[SLI_AXES] = sli_calloc((size_t)l->in->devices, sizeof *sum);
   uint64_t(*to)[SLI_AXES] = sli_arena_alloc(arena, (size_t)l->in->devices * sizeof *to);
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *g = &l->tasks[i];
     for (int n = 0; n < g->nnodes; n++)
       sum[g->device][g->nodes[n]->remote_axis] += received(l, g->nodes[n]) * sli_lower_times(l, g->rate);
   }

@@ -19,14 +19,14 @@ static void number_node(sli_lowering *l, const sli_node *n, sl_program *program,
   for (int o = 0; o < n->nout; o++) number_of(l, sli_tensor_extent(n->out[o]), program, rows);
 }
 
-static size_t most_extents(const sli_group *g) {
+static size_t most_extents(const sli_task *g) {
   size_t most = (size_t)(g->ninputs + g->noutputs);
   for (int i = 0; i < g->nnodes; i++) most += (size_t)(g->nodes[i]->nin + g->nodes[i]->nout);
   return most;
 }
 
-static sl_tensor *port_extent(const sli_lowering *l, const sli_group *g, int port) {
-  return l->bundles[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]].extent;
+static sl_tensor *port_extent(const sli_lowering *l, const sli_task *g, int port) {
+  return l->buffers[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]].extent;
 }
 
 static bool forget(sli_lowering *l, const sl_tensor *extent) {
@@ -34,8 +34,8 @@ static bool forget(sli_lowering *l, const sl_tensor *extent) {
   return extent;
 }
 
-/* Clears the numbers of an earlier program; returns true if the group has valid lengths. */
-static bool begin_numbers(sli_lowering *l, const sli_group *g, int nports) {
+/* Clears the numbers of an earlier program; returns true if the task has valid lengths. */
+static bool begin_numbers(sli_lowering *l, const sli_task *g, int nports) {
   bool any = false;
   for (int p = 0; p < nports; p++) any |= forget(l, port_extent(l, g, p));
   for (int i = 0; i < g->nnodes; i++) {
@@ -46,7 +46,7 @@ static bool begin_numbers(sli_lowering *l, const sli_group *g, int nports) {
   return any;
 }
 
-void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program) {
+void sli_lower_extents(sli_lowering *l, const sli_task *g, sl_program *program) {
   int nports = g->ninputs + g->noutputs;
   if (!begin_numbers(l, g, nports)) return;
   int32_t *rows = sl_plan_alloc(l->plan, most_extents(g) * sizeof *rows);

@@ -5,24 +5,24 @@
 #include "graph/lower/ir.h"
 
 static int larger_first(const void *a, const void *b) {
-  const sli_stay *x = a, *y = b;
+  const sli_lifetime *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
 /* Returns the lowest free offset among placed[count], which are sorted by offset. */
-static size_t lowest_fit(const sli_stay *const *placed, int count, const sli_stay *x) {
+static size_t lowest_fit(const sli_lifetime *const *placed, int count, const sli_lifetime *x) {
   size_t offset = 0;
   for (int i = 0; i < count && placed[i]->offset < offset + x->bytes; i++) {
-    const sli_stay *y = placed[i];
+    const sli_lifetime *y = placed[i];
     bool together = x->first <= y->last && y->first <= x->last;
     if (together) offset = SLI_MAX(offset, y->offset + y->bytes);
   }
   return offset;
 }
 
-size_t sli_lower_fit(sli_stay *all, int count) {
-  const sli_stay **placed = sli_calloc((size_t)count, sizeof *placed);
+size_t sli_lower_fit(sli_lifetime *all, int count) {
+  const sli_lifetime **placed = sli_calloc((size_t)count, sizeof *placed);
   size_t end = 0;
   qsort(all, (size_t)count, sizeof *all, larger_first);
   for (int i = 0, at; i < count; i++) {

@@ -44,7 +44,7 @@ static sl_status find_exchange(const char *how, bool *in_line) {
   return sl_fail(SL_E_USAGE, "unknown exchange '%s': inline and beside are known", how);
 }
 
-/* Requires groups by block, for the given reason. */
+/* Requires tasks by block, for the given reason. */
 static sl_status want_blocks(sli_inputs *in, const char *why) {
   const char *grain = in->options->grain;
   if (grain && !in->by_block)

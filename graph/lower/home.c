@@ -1,21 +1,21 @@
 /* Placement of registers (offload).
  *
  * Activations that the forward pass makes for the backward pass lie idle until then. They can be
- * offloaded meanwhile: to disk, or from a GPU to the host's memory. The bundle that the block
+ * offloaded meanwhile: to disk, or from a GPU to the host's memory. The buffer that the block
  * makes is then only a staging copy, one of few that take turns in the same slots. A transfer
- * (hop) `spill` brings it to its home, which has as many slots as the schedule wants. For each
- * group of the backward pass that reads it, a transfer `fill` brings it back in the order of
+ * (transfer) `spill` brings it to its home, which has as many slots as the schedule wants. For each
+ * task of the backward pass that reads it, a transfer `fill` brings it back in the order of
  * that pass; `fill` has as many slots as it may run ahead of its readers. Readers in the forward
  * pass (the next block) read the staging copy.
  *
  * Optimizer state is placed elsewhere from one step to the next: the update reads what has been
  * filled and writes what will be spilled, and the first step's state is at its home at the
  * start. The same holds for parameters and for what is made of them once a step: in each tick,
- * each group that reads some (the update as well) has them filled, and the device holds those of
+ * each task that reads some (the update as well) has them filled, and the device holds those of
  * a few blocks. Frozen parameters are never written again. Parameters that several devices read
  * stay on the device, and so do tables that a served graph looks up rows in.
  *
- * Activations that are read as soon as they are made stay on the device: those of the groups
+ * Activations that are read as soon as they are made stay on the device: those of the tasks
  * from which the backward pass begins, where no other microbatch comes between. */
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
@@ -147,17 +147,17 @@ bool sli_lower_moves(const sl_lower_options *o) {
   return false;
 }
 
-/* Returns the producer of a bundle; for frozen parameters the first reader. */
-static const sli_group *maker(const sli_lowering *l, const sli_bundle *b) {
-  return &l->groups[b->producer == SL_NONE ? b->consumers[0] : b->producer];
+/* Returns the producer of a buffer; for frozen parameters the first reader. */
+static const sli_task *maker(const sli_lowering *l, const sli_buffer *b) {
+  return &l->tasks[b->producer == SL_NONE ? b->consumers[0] : b->producer];
 }
 
-static const char *block_of(const sli_lowering *l, const sli_group *g) {
+static const char *block_of(const sli_lowering *l, const sli_task *g) {
   int block = g->nnodes ? g->nodes[0]->block : SL_NONE;
   return block < 0 ? "" : l->in->g->blocks[block].name;
 }
 
-static sl_space wanted(const sli_lowering *l, const sli_bundle *b) {
+static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
   const char *block = block_of(l, maker(l, b));
   sl_space space = SL_SPACE_DEVICE;
   for (int i = 0; i < l->in->options->homes.count; i++) {
@@ -169,61 +169,61 @@ static sl_space wanted(const sli_lowering *l, const sli_bundle *b) {
 
 /* ---- readers -------------------------------------------------------------------------------- */
 
-static bool is_weights(const sli_bundle *b) { return b->memory == SL_MEMORY_PARAMETERS; }
+static bool is_weights(const sli_buffer *b) { return b->memory == SL_MEMORY_PARAMETERS; }
 
-static bool reads_late(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
-  return g->back && !l->groups[b->producer].back;
+static bool reads_late(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
+  return g->backward && !l->tasks[b->producer].backward;
 }
 
-bool sli_is_filled(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
+bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
   return is_weights(b) || reads_late(l, b, g);
 }
 
-/* True if the backward pass begins with this group: none of its inputs comes from another group
+/* True if the backward pass begins with this task: none of its inputs comes from another task
  * of that pass. */
-static bool begins_way_back(const sli_lowering *l, const sli_group *g) {
+static bool begins_backward(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->ninputs; i++) {
-    const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (b->producer != SL_NONE && l->groups[b->producer].back) return false;
+    const sli_buffer *b = &l->buffers[g->inputs[i]];
+    if (b->producer != SL_NONE && l->tasks[b->producer].backward) return false;
   }
   return true;
 }
 
-/* True if the backward pass reads the bundle some time after it was made. */
-static bool is_idle(const sli_lowering *l, const sli_bundle *b) {
-  int stage = l->groups[b->producer].stage;
+/* True if the backward pass reads the buffer some time after it was made. */
+static bool is_idle(const sli_lowering *l, const sli_buffer *b) {
+  int stage = l->tasks[b->producer].stage;
   bool several = SLI_MAX(l->act_b[stage], l->act_w[stage]) > 1, idle = false;
   for (int i = 0; i < b->nconsumers; i++) {
-    const sli_group *g = &l->groups[b->consumers[i]];
+    const sli_task *g = &l->tasks[b->consumers[i]];
     if (!reads_late(l, b, g)) continue;
-    if (!several && begins_way_back(l, g)) return false;
+    if (!several && begins_backward(l, g)) return false;
     idle = true;
   }
   return idle;
 }
 
-/* True if only groups of the bundle's own device read it. */
-static bool is_private(const sli_lowering *l, const sli_bundle *b) {
+/* True if only tasks of the buffer's own device read it. */
+static bool is_private(const sli_lowering *l, const sli_buffer *b) {
   bool own = b->nconsumers > 0;
-  for (int i = 0; i < b->nconsumers; i++) own &= l->groups[b->consumers[i]].device == b->device;
+  for (int i = 0; i < b->nconsumers; i++) own &= l->tasks[b->consumers[i]].device == b->device;
   return own;
 }
 
 /* True for a table in which a served graph looks up rows: a tick reads only a few rows. */
-static bool is_looked_up(const sli_lowering *l, int bundle) {
+static bool is_looked_up(const sli_lowering *l, int buffer) {
   const sl_graph *g = l->in->g;
   bool table = false;
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->op == &sl_op_embedding_served) table |= l->spots[g->nodes[i]->in[1]->id].bundle == bundle;
+    if (g->nodes[i]->op == &sl_op_embedding_served) table |= l->spots[g->nodes[i]->in[1]->id].buffer == buffer;
   return table;
 }
 
-/* True if the bundle may be offloaded. State that only an update uses is idle between steps. */
-static bool can_move(const sli_lowering *l, int bundle) {
-  const sli_bundle *b = &l->bundles[bundle];
+/* True if the buffer may be offloaded. State that only an update uses is idle between steps. */
+static bool can_move(const sli_lowering *l, int buffer) {
+  const sli_buffer *b = &l->buffers[buffer];
   if (sli_is_swept(b)) return true;
-  if (!sli_roles[b->role].home || !b->bytes || b->eval || b->over != SL_NONE) return false;
-  if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b) && !is_looked_up(l, bundle);
+  if (!sli_roles[b->role].home || !b->bytes || b->eval || b->aliases != SL_NONE) return false;
+  if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b) && !is_looked_up(l, buffer);
   return b->rate != SLI_PER_MICROBATCH && (b->held || is_idle(l, b));
 }
 
@@ -231,62 +231,62 @@ static bool can_move(const sli_lowering *l, int bundle) {
 
 enum { MOST_LANES = 16 };
 
-/* Memory of a stage's bundles on one of its devices: kept there, or in staging slots. */
+/* Memory of a stage's buffers on one of its devices: kept there, or in staging slots. */
 typedef struct weight {
   size_t kept, staging;
 } weight;
 
-/* Largest staging lanes, by number `nth` among the bundles that a group makes, or reads late. */
+/* Largest staging slot pools, by number `nth` among the buffers that a task makes, or reads late. */
 typedef struct widest {
   size_t made[MOST_LANES], read[MOST_LANES];
 } widest;
 
-static bool moves(const sli_bundle *b) { return b->stay != SL_SPACE_DEVICE; }
+static bool moves(const sli_buffer *b) { return b->target != SL_SPACE_DEVICE; }
 
-sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b) {
+sli_role sli_staging_role(const sli_lowering *l, const sli_buffer *b) {
   if (sli_is_swept(b)) return SLI_ROLE_KV_SPILL;
   bool between = l->in->layers && b->rate < SLI_PER_STEP && sli_leaves_block(l, b);
   return between ? SLI_ROLE_BETWEEN : SLI_ROLE_SPILL;
 }
 
-static int staging_slots(const sli_lowering *l, sli_role role, const sli_bundle *b) {
+static int staging_slots(const sli_lowering *l, sli_role role, const sli_buffer *b) {
   int given = sli_lower_given(l, role, maker(l, b)->stage);
   return given ? given : sli_role_slots(l, role, b);
 }
 
-static void widen(const sli_lowering *l, size_t lanes[MOST_LANES], int nth, const sli_bundle *b,
+static void widen(const sli_lowering *l, size_t slot_pools[MOST_LANES], int nth, const sli_buffer *b,
                   sli_role role) {
-  size_t *lane = &lanes[SLI_MIN(nth, MOST_LANES - 1)];
-  *lane = SLI_MAX(*lane, (size_t)staging_slots(l, role, b) * b->bytes);
+  size_t *slot_pool = &slot_pools[SLI_MIN(nth, MOST_LANES - 1)];
+  *slot_pool = SLI_MAX(*slot_pool, (size_t)staging_slots(l, role, b) * b->bytes);
 }
 
-static void count_group(const sli_lowering *l, const sli_group *g, widest *w) {
+static void count_task(const sli_lowering *l, const sli_task *g, widest *w) {
   int made = 0, read = 0;
   for (int i = 0; i < g->noutputs; i++) {
-    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    const sli_buffer *b = &l->buffers[g->outputs[i]];
     if (!moves(b) || is_weights(b)) continue;
     widen(l, w->made, made++, b, sli_staging_role(l, b));
-    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* the updating group reads it, too */
+    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* the updating task reads it, too */
   }
   for (int i = 0; i < g->ninputs; i++) {
-    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    const sli_buffer *b = &l->buffers[g->inputs[i]];
     if (!moves(b) || is_weights(b)) continue;
     if (sli_is_swept(b)) widen(l, w->read, MOST_LANES - 1, b, SLI_ROLE_KV_FILL);
     else if (sli_is_filled(l, b, g)) widen(l, w->read, read++, b, SLI_ROLE_FILL);
   }
 }
 
-/* Counts staging for parameters; a group that updates them reads them, too. */
-static void count_weights(const sli_lowering *l, const sli_group *g, widest *w) {
+/* Counts staging for parameters; a task that updates them reads them, too. */
+static void count_weights(const sli_lowering *l, const sli_task *g, widest *w) {
   int made = 0, read = 0;
   for (int i = 0; i < g->noutputs; i++) {
-    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    const sli_buffer *b = &l->buffers[g->outputs[i]];
     if (!moves(b) || !is_weights(b)) continue;
     if (sli_is_spilled(b)) widen(l, w->made, made++, b, SLI_ROLE_SPILL);
     if (b->initial) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
   }
   for (int i = 0; i < g->ninputs; i++) {
-    const sli_bundle *b = &l->bundles[g->inputs[i]];
+    const sli_buffer *b = &l->buffers[g->inputs[i]];
     if (moves(b) && is_weights(b)) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
   }
 }
@@ -297,8 +297,8 @@ bool sli_is_one_at_a_time(const sli_lowering *l, int stage) {
   return l->act_b[stage] == 1 && l->in->k == 1;
 }
 
-/* Returns the class whose lanes (shared slots) hold a group's parameters. */
-static sl_class weights_class(const sli_lowering *l, const sli_group *g) {
+/* Returns the class whose slot pools hold a task's parameters. */
+static sl_class weights_class(const sli_lowering *l, const sli_task *g) {
   bool with_f = g->cls == SL_CLASS_B && sli_is_one_at_a_time(l, g->stage);
   return with_f ? SL_CLASS_F : g->cls;
 }
@@ -309,75 +309,75 @@ typedef struct load {
   bool weights;
 } load;
 
-/* Returns the bytes of the lanes of one class, in one section of the blocks. */
-static size_t lanes_bytes(const sli_lowering *l, load of, sl_class cls, int section) {
+/* Returns the bytes of the slot pools of one class, in one section of the blocks. */
+static size_t slot_pools_bytes(const sli_lowering *l, load of, sl_class cls, int section) {
   widest w = {0};
   size_t sum = 0;
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *g = &l->tasks[i];
     if (g->stage != of.stage || g->rank != of.rank) continue;
     if (sli_lower_section(l, i).first != section) continue;
     if (of.weights && weights_class(l, g) == cls) count_weights(l, g, &w);
-    if (!of.weights && g->cls == cls) count_group(l, g, &w);
+    if (!of.weights && g->cls == cls) count_task(l, g, &w);
   }
   for (int n = 0; n < MOST_LANES; n++) sum += w.made[n] + w.read[n];
   return sum;
 }
 
-/* Sums staging lanes. Groups of a class take turns; B and W have lanes of their own. With one
- * microbatch at a time, F and B share lanes for parameters. */
+/* Sums staging slot pools. Tasks of a class take turns; B and W have slot pools of their own. With one
+ * microbatch at a time, F and B share slot pools for parameters. */
 static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
   for (int i = 0; i < l->sections.count; i++)
     sections = SLI_MAX(sections, 1 + l->sections.of[i].first);
   for (int c = 0; c < SL_CLASS_COUNT; c++)
-    for (int s = 0; s < sections; s++) sum += lanes_bytes(l, of, (sl_class)c, s);
+    for (int s = 0; s < sections; s++) sum += slot_pools_bytes(l, of, (sl_class)c, s);
   return sum;
 }
 
-static bool is_of(const sli_lowering *l, const sli_bundle *b, load of) {
+static bool is_of(const sli_lowering *l, const sli_buffer *b, load of) {
   return moves(b) && is_weights(b) == of.weights && maker(l, b)->stage == of.stage &&
          maker(l, b)->rank == of.rank;
 }
 
-/* Compares keeping with staging. Where staging needs as much memory, all bundles stay on the
+/* Compares keeping with staging. Where staging needs as much memory, all buffers stay on the
  * device, except swept ones, which exist to be moved. */
 static weight weigh(sli_lowering *l, load of) {
   weight w = {.staging = staging_bytes(l, of)};
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers; i++) {
+    const sli_buffer *b = &l->buffers[i];
     bool once = b->held || b->rate == SLI_PER_STEP;
     int slots = once ? 1 : b->role == SLI_ROLE_ACT_W ? l->act_w[of.stage] : l->act_b[of.stage];
     if (is_of(l, b, of)) w.kept += (size_t)slots * b->bytes;
   }
-  for (int i = 0; i < l->nbundles && w.staging >= w.kept; i++)
-    if (is_of(l, &l->bundles[i], of) && !sli_is_swept(&l->bundles[i]))
-      l->bundles[i].stay = SL_SPACE_DEVICE;
+  for (int i = 0; i < l->nbuffers && w.staging >= w.kept; i++)
+    if (is_of(l, &l->buffers[i], of) && !sli_is_swept(&l->buffers[i]))
+      l->buffers[i].target = SL_SPACE_DEVICE;
   return w;
 }
 
 /* ---- the pass ------------------------------------------------------------------------------ */
 
 static void mark(sli_lowering *l) {
-  for (int i = 0; i < l->nbundles; i++) {
-    sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers; i++) {
+    sli_buffer *b = &l->buffers[i];
     if (!can_move(l, i)) continue;
     sl_space home = wanted(l, b);
-    if (home != b->home || is_weights(b)) b->stay = home;
+    if (home != b->home || is_weights(b)) b->target = home;
   }
 }
 
 /* Removes a write of frozen parameters that are not stored or evaluated: the update passes them
  * on unchanged, so it no longer has to do with them. */
-static void let_be(sli_lowering *l, int bundle) {
-  sli_bundle *b = &l->bundles[bundle];
-  sli_group *g = &l->groups[b->producer];
+static void let_be(sli_lowering *l, int buffer) {
+  sli_buffer *b = &l->buffers[buffer];
+  sli_task *g = &l->tasks[b->producer];
   int outputs = 0, nodes = 0;
   for (int i = 0; i < g->noutputs; i++)
-    if (g->outputs[i] != bundle) g->outputs[outputs++] = g->outputs[i];
+    if (g->outputs[i] != buffer) g->outputs[outputs++] = g->outputs[i];
   for (int i = 0; i < g->nnodes; i++)
-    if (l->spots[g->nodes[i]->out[0]->id].bundle != bundle) g->nodes[nodes++] = g->nodes[i];
+    if (l->spots[g->nodes[i]->out[0]->id].buffer != buffer) g->nodes[nodes++] = g->nodes[i];
   g->noutputs = outputs;
   g->nnodes = nodes;
   b->producer = SL_NONE;
@@ -385,57 +385,57 @@ static void let_be(sli_lowering *l, int bundle) {
 
 static void let_frozen_be(sli_lowering *l) {
   if (l->store || l->in->g->options.eval_every) return;
-  for (int i = 0; i < l->nbundles; i++)
-    if (moves(&l->bundles[i]) && l->bundles[i].frozen && l->bundles[i].producer != SL_NONE)
+  for (int i = 0; i < l->nbuffers; i++)
+    if (moves(&l->buffers[i]) && l->buffers[i].frozen && l->buffers[i].producer != SL_NONE)
       let_be(l, i);
 }
 
-/* Keeps a stage's credit when the bundle that carried it is offloaded. The passes take and
+/* Keeps a stage's credit when the buffer that carried it is offloaded. The passes take and
  * return the credit, so a register of no bytes carries it instead. */
-static void keep_credit(sli_lowering *l, int bundle) {
-  const sli_bundle b = l->bundles[bundle];
+static void keep_credit(sli_lowering *l, int buffer) {
+  const sli_buffer b = l->buffers[buffer];
   int *late = sli_arena_alloc(&l->arena, (size_t)b.nconsumers * sizeof *late), n = 0;
   for (int i = 0; i < b.nconsumers; i++)
-    if (reads_late(l, &b, &l->groups[b.consumers[i]])) late[n++] = b.consumers[i];
-  l->bundles[bundle].credit = false;
-  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "%s:credit", b.name),
+    if (reads_late(l, &b, &l->tasks[b.consumers[i]])) late[n++] = b.consumers[i];
+  l->buffers[buffer].credit = false;
+  sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "%s:credit", b.name),
                                  .role = b.role, .producer = b.producer, .nconsumers = n,
                                  .consumers = late, .rate = b.rate, .memory = b.memory,
-                                 .device = b.device, .over = SL_NONE, .credit = true});
+                                 .device = b.device, .aliases = SL_NONE, .credit = true});
 }
 
 static void keep_credits(sli_lowering *l) {
-  for (int i = 0, n = l->nbundles; i < n; i++)
-    if (moves(&l->bundles[i]) && l->bundles[i].credit) keep_credit(l, i);
+  for (int i = 0, n = l->nbuffers; i < n; i++)
+    if (moves(&l->buffers[i]) && l->buffers[i].credit) keep_credit(l, i);
 }
 
-/* True for a bundle that a block hands to the next in the same pass. Where blocks take turns
- * with offloaded bundles, they take turns with these, too. */
-static bool is_between(const sli_lowering *l, const sli_bundle *b) {
+/* True for a buffer that a block hands to the next in the same pass. Where blocks take turns
+ * with offloaded buffers, they take turns with these, too. */
+static bool is_between(const sli_lowering *l, const sli_buffer *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval || !b->nconsumers) return false;
-  const sli_group *from = &l->groups[b->producer];
+  const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {
-    const sli_group *to = &l->groups[b->consumers[i]];
+    const sli_task *to = &l->tasks[b->consumers[i]];
     if (to->cls != from->cls || to->device != from->device || to->cls == SL_CLASS_C) return false;
-    if (to->part != from->part + (from->back ? -1 : 1)) return false;
+    if (to->part != from->part + (from->backward ? -1 : 1)) return false;
   }
   return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
 }
 
 static void take_turns(sli_lowering *l) {
-  for (int i = 0; i < l->nbundles; i++) {
-    sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers; i++) {
+    sli_buffer *b = &l->buffers[i];
     if (b->producer == SL_NONE || !is_between(l, b)) continue;
     b->role = SLI_ROLE_BETWEEN;
     b->transient = true;
   }
 }
 
-/* Rounds bundles placed on disk up to whole pages. */
+/* Rounds buffers placed on disk up to whole pages. */
 static void round_up(sli_lowering *l) {
-  for (int i = 0; i < l->nbundles; i++) {
-    sli_bundle *b = &l->bundles[i];
-    if (b->stay != SL_SPACE_DISK) continue;
+  for (int i = 0; i < l->nbuffers; i++) {
+    sli_buffer *b = &l->buffers[i];
+    if (b->target != SL_SPACE_DISK) continue;
     b->bytes = (b->bytes + SLI_DISK_PAGE - 1) / SLI_DISK_PAGE * SLI_DISK_PAGE;
     if (!b->extent) b->payload_bytes = b->bytes;
   }

@@ -1,4 +1,4 @@
-/* Inputs of lowering, settled before the first group is made: the graph, the options and the
+/* Inputs of lowering, settled before the first task is made: the graph, the options and the
  * values derived from them. All candidates of a search share them; lowering does not write to
  * them. */
 #ifndef SLUICE_GRAPH_LOWER_INPUTS_H
@@ -43,7 +43,7 @@ typedef struct sli_inputs {
   int *device_at, *place_of; /* [devices] device by place (along * ranks + rank), and the
                                 inverse; layout.c */
   sli_sharding sharding;
-  bool by_block;         /* granularity: groups end with their block */
+  bool by_block;         /* granularity: tasks end with their block */
   bool layers;           /* all pieces of a microbatch go through a block before the next block */
   int m, k;              /* microbatches, pieces */
   const sli_paths *paths; /* given paths; NULL: all microbatches go through all stages */

@@ -1,12 +1,12 @@
 /* Data structures shared by the lowering passes.
  *
- * The passes gather nodes into groups (tasks: one group becomes one actor) and tensors that
- * leave their group into bundles (buffers: one bundle becomes one register). Hops (transfers)
- * bring data to readers in another memory; they are groups and bundles like all others. Later
- * passes assign bundles to lanes (shared slots), set quotas, and write groups and bundles down
+ * The passes gather nodes into tasks (one task becomes one actor) and tensors that
+ * leave their task into buffers (one buffer becomes one register). Transfers
+ * bring data to readers in another memory; they are tasks and buffers like all others. Later
+ * passes assign buffers to slot pools, set quotas, and write tasks and buffers down
  * as a plan.
  *
- * Groups and bundles are identified by index. Their order follows the graph, so two processes
+ * Tasks and buffers are identified by index. Their order follows the graph, so two processes
  * lower the same graph to the same plan. */
 #ifndef SLUICE_GRAPH_LOWER_IR_H
 #define SLUICE_GRAPH_LOWER_IR_H
@@ -24,22 +24,22 @@ typedef enum sli_rate {
   SLI_PER_STORE
 } sli_rate;
 
-/* Kind of transfer (hop). */
-typedef enum sli_route {
-  SLI_ROUTE_LINK,    /* to the host memory of another process */
-  SLI_ROUTE_DIRECT,  /* from a device's memory into that of another process's device */
-  SLI_ROUTE_WIRE,    /* modelled: transfers one at a time */
-  SLI_ROUTE_FLIGHT,  /* modelled: takes time, but transfers overlap */
-  SLI_ROUTE_MEMORY,  /* modelled: through host memory, one at a time */
-  SLI_ROUTE_H2D,     /* copy from host to device */
-  SLI_ROUTE_D2H,     /* copy from device to host */
-  SLI_ROUTE_D2D,     /* copy from device to device */
-  SLI_ROUTE_SPILL,   /* to the memory where a register is placed */
-  SLI_ROUTE_FILL,    /* from that memory back to the device */
-  SLI_ROUTES
-} sli_route;
+/* Kind of transfer. */
+typedef enum sli_transfer_kind {
+  SLI_TRANSFER_LINK,  /* to the host memory of another process */
+  SLI_TRANSFER_DIRECT,  /* from a device's memory into that of another process's device */
+  SLI_TRANSFER_WIRE,  /* modelled: transfers one at a time */
+  SLI_TRANSFER_FLIGHT,  /* modelled: takes time, but transfers overlap */
+  SLI_TRANSFER_MEMORY,  /* modelled: through host memory, one at a time */
+  SLI_TRANSFER_H2D,  /* copy from host to device */
+  SLI_TRANSFER_D2H,  /* copy from device to host */
+  SLI_TRANSFER_D2D,  /* copy from device to device */
+  SLI_TRANSFER_SPILL,  /* to the memory where a register is placed */
+  SLI_TRANSFER_FILL,  /* from that memory back to the device */
+  SLI_TRANSFERS
+} sli_transfer_kind;
 
-typedef struct sli_route_row {
+typedef struct sli_transfer_traits {
   const char *name;        /* name of its queues */
   const char *verb;        /* verb in the names of its actors */
   const sl_queue_ops *ops; /* NULL: the kind's queue ops, one queue per device; else one per
@@ -47,89 +47,89 @@ typedef struct sli_route_row {
   bool in_turn;            /* transfers run one at a time */
   bool updates;            /* host updates use the queue too, behind all else */
   bool homes;              /* between a home (placement) and the device; else between memories */
-  sli_role role;           /* role of the copies; SLI_ROLES: the role of the bundle they bring */
-} sli_route_row;
-extern const sli_route_row sli_routes[SLI_ROUTES]; /* routes.c */
+  sli_role role;           /* role of the copies; SLI_ROLES: the role of the buffer they bring */
+} sli_transfer_traits;
+extern const sli_transfer_traits sli_transfer_kinds[SLI_TRANSFERS]; /* transfer_kinds.c */
 
-/* Transfer that a group performs: the group computes nothing and brings a bundle to its readers. */
-typedef struct sli_hop {
-  sli_route route;
-  int to;          /* destination device; the transfer runs on its group's device */
+/* Transfer that a task performs: the task computes nothing and brings a buffer to its readers. */
+typedef struct sli_transfer_task {
+  sli_transfer_kind kind;
+  int to;          /* destination device; the transfer runs on its task's device */
   sl_space home;   /* home involved, for routes between homes */
-  int origin;      /* bundle that the transfer brings, as it was first made */
-  int reader;      /* the only group it serves, at that group's rate; SL_NONE: serves all readers
-                      there, at the rate at which the bundle is made */
+  int origin;      /* buffer that the transfer brings, as it was first made */
+  int reader;      /* the only task it serves, at that task's rate; SL_NONE: serves all readers
+                      there, at the rate at which the buffer is made */
   bool fetches;    /* with a reader: this is the first transfer for that reader alone */
-  int nth;         /* index among the bundles that the reader fetches from the device */
-} sli_hop;
+  int nth;         /* index among the buffers that the reader fetches from the device */
+} sli_transfer_task;
 
-/* Nodes that run together, or a transfer (hop): one actor. */
-typedef struct sli_group {
+/* Nodes that run together, or a transfer: one actor. */
+typedef struct sli_task {
   const char *name;      /* "F2", "load0", "clip", "send:fwd@0>1" */
   sl_class cls;
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
   int rank;              /* rank among the stage's devices */
   int phase;
-  int level, part, axis; /* see group.c */
+  int level, part, axis; /* see task.c */
   int depth;             /* of an exchange after all ticks: 1 + that of its inputs; 0: not known
-                            yet (lanes.c) */
-  int about;             /* group whose place in the order it takes: its own, its producer's or
+                            yet (slot_pools.c) */
+  int about;             /* task whose place in the order it takes: its own, its producer's or
                             its reader's */
-  bool back;             /* part of the backward pass */
+  bool backward;         /* part of the backward pass */
   sli_rate rate;
   bool eval;             /* part of an evaluation, which runs every so many steps */
   bool host;             /* runs beside the passes, on the device's host queue */
-  const sli_hop *hop;    /* NULL: it computes */
+  const sli_transfer_task *transfer;  /* NULL: it computes */
   int nnodes;
   size_t node_capacity;
   sli_node **nodes;
-  int ninputs, noutputs; /* bundles read and written */
+  int ninputs, noutputs; /* buffers read and written */
   size_t input_capacity, output_capacity;
   int *inputs, *outputs; /* ports in this order */
   size_t workspace_bytes;
-  double seconds;        /* of a firing; for computing groups set when the plan is written */
+  double seconds;        /* of a firing; for computing tasks set when the plan is written */
   int32_t actor;         /* SL_NONE: not written yet */
-  int before;            /* previous group made for this device, or SL_NONE */
-} sli_group;
+  int before;            /* previous task made for this device, or SL_NONE */
+} sli_task;
 
-/* Stored copy of a bundle: its offset in the slot of `store` and the bytes of each version,
- * without the page padding that the bundle may have at its home. */
+/* Stored copy of a buffer: its offset in the slot of `store` and the bytes of each version,
+ * without the page padding that the buffer may have at its home. */
 typedef struct sli_image {
-  bool stored;           /* checkpoints hold part of the bundle */
+  bool stored;           /* checkpoints hold part of the buffer */
   size_t offset, bytes;
 } sli_image;
 
-/* Slot sharing: the lane (shared slots) that a bundle belongs to. */
-typedef struct sli_lane {
-  int leader;            /* earlier bundle whose slots it shares; SL_NONE: none, or first of a
-                            lane */
-  int least;             /* slots that the lane needs at least; 0: no bundle shares them */
-} sli_lane;
+/* Slot sharing: the slot pool that a buffer belongs to. */
+typedef struct sli_slot_pool {
+  int leader;            /* earlier buffer whose slots it shares; SL_NONE: none, or first of a
+                            slot pool */
+  int least;             /* slots that the slot pool needs at least; 0: no buffer shares them */
+} sli_slot_pool;
 
 /* Tensors that are stored together: one register. */
-typedef struct sli_bundle {
+typedef struct sli_buffer {
   const char *name;
   sli_role role;
-  int producer;          /* group, or SL_NONE for parameters that no group updates */
+  int producer;          /* task, or SL_NONE for parameters that no task updates */
   int nconsumers;        /* number of readers, in place or at the end of transfers */
-  int *consumers;        /* groups, ascending; readers of a transferred copy count for its origin */
-  int origin;            /* bundle it is a copy of, as first made; itself if no transfer made it */
-  int source;            /* bundle that the transfer reads; SL_NONE: no transfer made this one */
+  int *consumers;        /* tasks, ascending; readers of a transferred copy count for its origin */
+  int origin;            /* buffer it is a copy of, as first made; itself if no transfer made it */
+  int source;            /* buffer that the transfer reads; SL_NONE: no transfer made this one */
   sli_rate rate;         /* rate at which its slots are used */
   bool eval;             /* part of an evaluation */
   sl_memory memory;      /* memory category it is counted as */
   int device;
   sl_space home;         /* memory of the device that holds it */
-  sl_space stay;         /* placement until the backward pass (offload target):
+  sl_space target;       /* placement until the backward pass (offload target):
                             SL_SPACE_DEVICE, or another memory, in which case `home` is only
                             where it is made (home.c) */
   bool held;
   int initial;
   int quota, quota_most;
-  bool transient;        /* need not exist for the whole step: may be in a lane (lanes.c) */
-  sli_lane lane;
-  int over;              /* earlier bundle whose memory it can reuse, or SL_NONE */
-  int cover;             /* 1 + the bundle that aliases it, 0: none known */
+  bool transient;        /* need not exist for the whole step: may be in a slot pool (slot_pools.c) */
+  sli_slot_pool slot_pool;
+  int aliases;           /* earlier buffer whose memory it can reuse, or SL_NONE */
+  int aliased_by;        /* 1 + the buffer that aliases it, 0: none known */
   bool credit;           /* counts as an activation of its stage */
   bool aside;            /* belongs to no pass: a loss, a norm, the clip's factor */
   double activation;
@@ -139,63 +139,63 @@ typedef struct sli_bundle {
   bool frozen;           /* parameters passed on unchanged, where parameters may be offloaded */
   sli_image image;
   int32_t reg;
-} sli_bundle;
+} sli_buffer;
 
 /* Producers and readers of each tensor. */
 typedef struct sli_uses {
-  int *producer;      /* [ntensors] producing group, or SL_NONE */
-  int *count;         /* [ntensors] reading groups */
-  int **groups;       /* [ntensors] ascending, without the producer */
-  int *first, *last;  /* [ntensors] node index in the producing group; first: of all tensors in
+  int *producer;      /* [ntensors] producing task, or SL_NONE */
+  int *count;         /* [ntensors] reading tasks */
+  int **tasks;        /* [ntensors] ascending, without the producer */
+  int *first, *last;  /* [ntensors] node index in the producing task; first: of all tensors in
                          its place */
-  int *over;          /* [ntensors] tensor whose place it uses: itself unless written in place */
+  int *in_place_of;   /* [ntensors] tensor whose place it uses: itself unless written in place */
   bool *summed;       /* [ntensors] accumulated over the step */
   bool *state;        /* [ntensors] updated in place by its producer */
   bool *swept;        /* [ntensors] also read for later pieces */
 } sli_uses;
 
-/* Location of a tensor: in a bundle's slots, or (bundle SL_NONE) in the workspace of its group. */
+/* Location of a tensor: in a buffer's slots, or (buffer SL_NONE) in the workspace of its task. */
 typedef struct sli_spot {
-  int bundle;
-  int group;
+  int buffer;
+  int task;
   size_t offset;
 } sli_spot;
 
-/* Part of a block that a group is, where a block has several groups: its first and last levels. */
+/* Part of a block that a task is, where a block has several tasks: its first and last levels. */
 typedef struct sli_section {
   int first, last;
 } sli_section;
 
 typedef struct sli_sections {
   int count;
-  sli_section *of;       /* [count] by group */
+  sli_section *of;       /* [count] by task */
 } sli_sections;
 
-/* Ticks of a step in which a group fires or a bundle is made, ascending. */
+/* Ticks of a step in which a task fires or a buffer is made, ascending. */
 typedef struct sli_visits {
   int count;
   const int32_t *tick;   /* [count] ascending */
 } sli_visits;
 
-/* Bundle for one route between stages: the bundles it stands for at its producer and its reader. */
-typedef struct sli_passage {
-  int made_as, read_as; /* indices of the original bundles; SL_NONE: not a route */
+/* Buffer for one route between stages: the buffers it stands for at its producer and its reader. */
+typedef struct sli_stage_route {
+  int made_as, read_as; /* indices of the original buffers; SL_NONE: not a route */
   int from, to;         /* stages */
   sli_visits visits;
-} sli_passage;
+} sli_stage_route;
 
-typedef struct sli_walks {
+typedef struct sli_stage_routes {
   sli_visits *stage;    /* [stages] visits of each stage; a list of all ticks of a step counts as
                            no list (is_all) */
   int *next;            /* [m][stages] next stage on a microbatch's path, or SL_NONE */
-  int nways;
-  sli_passage *of;              /* [nways] by bundle */
-} sli_walks;
+  int nroutes;
+  sli_stage_route *of;          /* [nways] by buffer */
+} sli_stage_routes;
 
 /* The plan's queues, by device. */
 typedef struct sli_queues {
   int32_t *pass, *host;
-  int32_t *exchange[SLI_AXES]; /* by the axis of a group */
+  int32_t *exchange[SLI_AXES]; /* by the axis of a task */
   int32_t *store;              /* queue of store actors */
   int32_t *source;             /* queue on which a source waits */
 } sli_queues;
@@ -212,20 +212,20 @@ struct sli_lowering {
   int stages;            /* p * v */
   int *stage_of;         /* [g->nblocks] */
   int *device_of, *chunk_of; /* [stages] along the pipeline */
-  int ngroups;
-  int ncomputing;        /* number of groups before the transfers (hops) */
-  size_t group_capacity;
-  sli_group *groups;
-  int *group_of;         /* [g->nnodes] */
-  int *newest;           /* [1 + stages][ranks] groups, see sli_newest_on */
-  int *places;           /* [ncomputing] places of groups in one order over a tick (turns.c) */
+  int ntasks;
+  int ncomputing;        /* number of tasks before the transfers */
+  size_t task_capacity;
+  sli_task *tasks;
+  int *task_of;          /* [g->nnodes] */
+  int *newest;           /* [1 + stages][ranks] tasks, see sli_newest_on */
+  int *places;           /* [ncomputing] places of tasks in one order over a tick (turns.c) */
   sli_sections sections;
-  sli_walks *walks;      /* routes of microbatches; NULL where all go from stage to stage */
-  int nbundles;
-  size_t bundle_capacity;
-  sli_bundle *bundles;
+  sli_stage_routes *routes;  /* routes of microbatches; NULL where all go from stage to stage */
+  int nbuffers;
+  size_t buffer_capacity;
+  sli_buffer *buffers;
   sli_spot *spots;       /* [g->ntensors] */
-  int *alike;            /* [1 + stages][ranks][SLI_ROLES] latest bundle of such tensors */
+  int *alike;            /* [1 + stages][ranks][SLI_ROLES] latest buffer of such tensors */
   int *act_b, *act_w;    /* [stages] credits for activations */
   int *pools;            /* [p] credits shared by all stages of a device, 0: no pool */
   int *watermarks;       /* [p] W passes that a device may hold back, -1: not lazy */
@@ -245,69 +245,69 @@ static inline int sli_lower_ticks(const sli_lowering *l, bool eval) {
 
 /* ---- the passes, in this order ---------------------------------------------------------- */
 
-void sli_lower_group(sli_lowering *l);           /* nodes -> groups */
-void sli_lower_bundle(sli_lowering *l);          /* tensors -> bundles, workspace */
+void sli_lower_task(sli_lowering *l);            /* nodes -> tasks */
+void sli_lower_buffer(sli_lowering *l);          /* tensors -> buffers, workspace */
 sl_status sli_lower_versions(sli_lowering *l);   /* parameters with two versions */
-void sli_lower_store(sli_lowering *l);           /* groups and bundles of checkpoints */
-void sli_lower_sections(sli_lowering *l);        /* position of each group in its block */
-sl_status sli_lower_homes(sli_lowering *l);      /* bundles placed in another memory */
-void sli_lower_hops(sli_lowering *l);            /* transfers for all remaining reads from
+void sli_lower_store(sli_lowering *l);           /* tasks and buffers of checkpoints */
+void sli_lower_sections(sli_lowering *l);        /* position of each task in its block */
+sl_status sli_lower_homes(sli_lowering *l);      /* buffers placed in another memory */
+void sli_lower_transfers(sli_lowering *l);       /* transfers for all remaining reads from
                                                     another memory */
-void sli_lower_lanes(sli_lowering *l);           /* bundles that share slots */
-void sli_lower_cover(sli_lowering *l);           /* gradients that alias activations */
+void sli_lower_slot_pools(sli_lowering *l);      /* buffers that share slots */
+void sli_lower_aliases(sli_lowering *l);         /* gradients that alias activations */
 sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
-sl_status sli_lower_emit(sli_lowering *l);       /* groups, bundles -> plan */
+sl_status sli_lower_emit(sli_lowering *l);       /* tasks, buffers -> plan */
 
-/* ---- groups and bundles ------------------------------------------------------------------- */
+/* ---- tasks and buffers ------------------------------------------------------------------- */
 
-/* Add a group or bundle and return its index; the caller adds ports. Earlier pointers into the
+/* Add a task or buffer and return its index; the caller adds ports. Earlier pointers into the
  * array become invalid. */
-int sli_add_group(sli_lowering *l, sli_group group);
-int sli_add_bundle(sli_lowering *l, sli_bundle bundle);
-/* Replaces the unused bundle at index `at`. */
-void sli_put_bundle(sli_lowering *l, int at, sli_bundle bundle);
-void sli_add_port(sli_group *group, int bundle, bool output);
-/* Returns the port at which a group has a bundle, whether direct or through transfers (hops).
+int sli_add_task(sli_lowering *l, sli_task task);
+int sli_add_buffer(sli_lowering *l, sli_buffer buffer);
+/* Replaces the unused buffer at index `at`. */
+void sli_put_buffer(sli_lowering *l, int at, sli_buffer buffer);
+void sli_add_port(sli_task *task, int buffer, bool output);
+/* Returns the port at which a task has a buffer, whether direct or through transfers.
  * Input ports come first. */
-int sli_group_port(const sli_lowering *l, const sli_group *group, int bundle, bool output);
+int sli_task_port(const sli_lowering *l, const sli_task *task, int buffer, bool output);
 /* Adds a register by which `from` tells `to` that it has fired; `first`: the first time counts
  * as done. */
 void sli_add_turn(sli_lowering *l, int from, int to, bool first);
-/* Returns an upper bound on the number of tensors that the group's nodes make. */
-int sli_group_results(const sli_group *group);
-/* Returns the bundle in its home memory: the bundle itself, unless a transfer brings it there. */
-int sli_bundle_home(const sli_lowering *l, int bundle);
-/* True for a node (or a group) that is one stage's part of a block sharded over all stages. */
+/* Returns an upper bound on the number of tensors that the task's nodes make. */
+int sli_task_results(const sli_task *task);
+/* Returns the buffer in its home memory: the buffer itself, unless a transfer brings it there. */
+int sli_buffer_home(const sli_lowering *l, int buffer);
+/* True for a node (or a task) that is one stage's part of a block sharded over all stages. */
 static inline bool sli_is_spread_node(const sli_lowering *l, const sli_node *n) {
   bool in_pass = n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL;
   return in_pass && n->block >= 0 && l->in->g->blocks[n->block].spread;
 }
-static inline bool sli_is_spread_group(const sli_lowering *l, const sli_group *g) {
+static inline bool sli_is_spread_task(const sli_lowering *l, const sli_task *g) {
   return g->nnodes && sli_is_spread_node(l, g->nodes[0]);
 }
 
 /* True for a source that may block and is asked for ticks as others return (sl_source.behind). */
-static inline bool sli_waits(const sli_group *g) {
+static inline bool sli_waits(const sli_task *g) {
   const sli_node *n = g->nnodes ? g->nodes[0] : NULL;
   return n && n->op == &sl_op_source && ((const sl_source *)n->attrs.user)->behind > 0;
 }
 
-/* Returns the stage that made the bundle, whose quotas apply; SL_NONE: no stage. */
-int sli_bundle_stage(const sli_lowering *l, const sli_bundle *b);
-/* Compares two groups' turns; below 0: `a` goes first. The order follows the data, forward and
+/* Returns the stage that made the buffer, whose quotas apply; SL_NONE: no stage. */
+int sli_buffer_stage(const sli_lowering *l, const sli_buffer *b);
+/* Compares two tasks' turns; below 0: `a` goes first. The order follows the data, forward and
  * backward: by level, then block; where blocks take turns, by block, then level. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
-/* [ncomputing] Returns the places of groups in an order in which a tick's groups could run. */
+/* [ncomputing] Returns the places of tasks in an order in which a tick's tasks could run. */
 int *sli_lower_places(sli_lowering *l);
-/* Returns the memory of its device that a group works in. */
-sl_space sli_lower_space(const sli_lowering *l, const sli_group *g);
+/* Returns the memory of its device that a task works in. */
+sl_space sli_lower_space(const sli_lowering *l, const sli_task *g);
 
-/* True if this group reads an offloaded bundle from its home: in the backward pass, or
+/* True if this task reads an offloaded buffer from its home: in the backward pass, or
  * parameters. */
-bool sli_is_filled(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
-/* True if the bundle is made in another memory than its home. */
-static inline bool sli_is_spilled(const sli_bundle *b) {
-  return b->stay != SL_SPACE_DEVICE && b->stay != b->home;
+bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *g);
+/* True if the buffer is made in another memory than its home. */
+static inline bool sli_is_spilled(const sli_buffer *b) {
+  return b->target != SL_SPACE_DEVICE && b->target != b->home;
 }
 /* True if the stage finishes each microbatch before it begins the next. */
 bool sli_is_one_at_a_time(const sli_lowering *l, int stage);
@@ -317,7 +317,7 @@ static inline int sli_lower_device(const sli_lowering *l, int stage, int rank) {
   return sli_device_at(l->in, l->device_of[stage], rank);
 }
 
-/* Returns the newest group that computes on a device of a stage, or (SL_NONE) of all stages;
+/* Returns the newest task that computes on a device of a stage, or (SL_NONE) of all stages;
  * `before` leads to earlier ones. */
 static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
   return &l->newest[(stage + 1) * l->in->ranks + rank];
@@ -326,22 +326,22 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
 /* ---- places in memory (fit.c) ---------------------------------------------------------------- */
 
 /* Buffer that is live from moment `first` to moment `last`; moments are numbers. */
-typedef struct sli_stay {
+typedef struct sli_lifetime {
   int id;                /* set by the caller; breaks ties between equal sizes, smallest first */
   int first, last;
   size_t bytes, offset;
-} sli_stay;
+} sli_lifetime;
 
 /* Sets each offset and returns the end of the last buffer. Reorders all[count]. */
-size_t sli_lower_fit(sli_stay *all, int count);
+size_t sli_lower_fit(sli_lifetime *all, int count);
 /* Rounds a tensor's size up to whole cache lines. */
 static inline size_t sli_lower_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* ---- parts of passes ------------------------------------------------------------------------- */
 
-/* Numbers the valid lengths (extents) of a group's program before its calls are written. The
+/* Numbers the valid lengths (extents) of a task's program before its calls are written. The
  * second function returns the numbers for a call's arguments; NULL: none has one (extents.c). */
-void sli_lower_extents(sli_lowering *l, const sli_group *g, sl_program *program);
+void sli_lower_extents(sli_lowering *l, const sli_task *g, sl_program *program);
 const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
 /* Return the expected number of a tensor's valid rows in a tick of a step. On modelled devices
  * the table has it for each tick, or for these ticks only; NULL: all rows. */
@@ -349,123 +349,123 @@ int64_t sli_lower_expected(const sl_tensor *extent, int32_t tick);
 const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent,
                                         const sli_visits *visits);
 
-void sli_lower_over(const sli_lowering *l, sli_uses *u); /* chooses which bundles alias */
+void sli_lower_in_place(const sli_lowering *l, sli_uses *u); /* chooses which buffers alias */
 /* asserts the invariants of placement */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u);
 
 /* ---- transfers that serve a single reader (fetched.c) -------------------------------------- */
 
 /* True if an exchange reads parameters that are placed elsewhere and has them fetched. */
-bool sli_is_fetched(const sli_lowering *l, const sli_bundle *b, const sli_group *g);
-/* Return how many bundles it fetches from the same device before this one, and how many bundles
+bool sli_is_fetched(const sli_lowering *l, const sli_buffer *b, const sli_task *g);
+/* Return how many buffers it fetches from the same device before this one, and how many buffers
  * of a role have been filled for it. `some`: count those that only offloaded pieces use, else
  * the others. */
-int sli_fetched_before(const sli_lowering *l, int bundle, const sli_group *g);
-int sli_filled_before(const sli_lowering *l, const sli_group *g, sli_role role, bool some);
+int sli_fetched_before(const sli_lowering *l, int buffer, const sli_task *g);
+int sli_filled_before(const sli_lowering *l, const sli_task *g, sli_role role, bool some);
 
 /* ---- pieces whose activations are offloaded (offload.c) ------------------------------------ */
 
 bool sli_lower_leaves(const sli_lowering *l, int piece);
-double sli_lower_again(const sli_lowering *l); /* share of pieces that are recomputed */
-/* Return maps from a group's firings to keys of offloaded pieces, and to ticks, for groups that
+double sli_lower_rematerialized(const sli_lowering *l); /* share of pieces that are recomputed */
+/* Return maps from a task's firings to keys of offloaded pieces, and to ticks, for tasks that
  * fire at that rate. */
-int32_t sli_lower_leaving_map(sli_lowering *l, const sli_group *g);
-int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_group *g);
-/* True if the group's program has a second variant for offloaded pieces. */
-bool sli_lower_reads_leaving(const sli_group *g);
+int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *g);
+int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_task *g);
+/* True if the task's program has a second variant for offloaded pieces. */
+bool sli_lower_reads_leaving(const sli_task *g);
 
 /* ---- blocks, where all pieces of a microbatch go through one before the next (layers.c) ------ */
 
 /* Returns zeros where blocks do not take turns. */
-sli_section sli_lower_section(const sli_lowering *l, int group);
-/* Returns the role that an offloaded bundle has in the memory where it is made. */
-sli_role sli_staging_role(const sli_lowering *l, const sli_bundle *b);
+sli_section sli_lower_section(const sli_lowering *l, int task);
+/* Returns the role that an offloaded buffer has in the memory where it is made. */
+sli_role sli_staging_role(const sli_lowering *l, const sli_buffer *b);
 /* True if another block reads it within the same pass. */
-bool sli_leaves_block(const sli_lowering *l, const sli_bundle *b);
+bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b);
 /* Ranks the actor by microbatch first, then by block. */
-void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a);
+void sli_lower_rank(const sli_lowering *l, const sli_task *g, sl_actor *a);
 
 /* ---- sweeps: keys and values of earlier pieces arrive piece by piece (sweep.c) -------------- */
 
 /* Returns the number of pairs of a piece and an earlier or equal piece in a microbatch. */
 static inline int sli_lower_pairs(const sli_lowering *l) { return l->in->k * (l->in->k + 1) / 2; }
-/* Returns the firings of a group in a microbatch, a step, or an evaluation. */
-int sli_lower_firings(const sli_lowering *l, const sli_group *g);
-/* True if later pieces read it too; such bundles are offloaded. */
-static inline bool sli_is_swept(const sli_bundle *b) {
+/* Returns the firings of a task in a microbatch, a step, or an evaluation. */
+int sli_lower_firings(const sli_lowering *l, const sli_task *g);
+/* True if later pieces read it too; such buffers are offloaded. */
+static inline bool sli_is_swept(const sli_buffer *b) {
   return (b->role == SLI_ROLE_KV || b->role == SLI_ROLE_KV_SPILL) && b->rate == SLI_PER_TICK;
 }
-/* True for the offloaded copy of a swept bundle, of which there is one per piece. */
-bool sli_is_piece(const sli_lowering *l, const sli_bundle *b);
-/* Return the maps of a group that takes part in a sweep, and its ticks; `end`: how many are
+/* True for the offloaded copy of a swept buffer, of which there is one per piece. */
+bool sli_is_piece(const sli_lowering *l, const sli_buffer *b);
+/* Return the maps of a task that takes part in a sweep, and its ticks; `end`: how many are
  * counted. */
-int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b);
-int32_t sli_piece_map(const sli_lowering *l, const sli_bundle *b);
-int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end);
+int32_t sli_sweep_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b);
+int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b);
+int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end);
 
 /* ---- microbatches that skip stages (visits.c)
  * ------------------------------------------------- */
 
-/* Runs after bundles are made: sends data from stage to stage along the paths (ways.c). */
-sl_status sli_lower_ways(sli_lowering *l);
-/* True for a group of a pass, or an exchange within a pass, at a stage. */
-static inline bool sli_is_of_pass(const sli_group *g) {
-  return !g->hop && !g->host && !g->eval && g->stage >= 0 && g->rate == SLI_PER_TICK;
+/* Runs after buffers are made: sends data from stage to stage along the paths (stage_routes.c). */
+sl_status sli_lower_stage_routes(sli_lowering *l);
+/* True for a task of a pass, or an exchange within a pass, at a stage. */
+static inline bool sli_is_of_pass(const sli_task *g) {
+  return !g->transfer && !g->host && !g->eval && g->stage >= 0 && g->rate == SLI_PER_TICK;
 }
-/* Return the ticks in which a group fires, or a bundle is made; NULL: all ticks. */
-const sli_visits *sli_group_visits(const sli_lowering *l, const sli_group *g);
-const sli_visits *sli_bundle_visits(const sli_lowering *l, const sli_bundle *b);
-/* Returns the bundle that a group's bundle stands for: itself, or the one it would use if there
- * were no paths. Bundles that stand for the same one share a base. */
-int sli_bundle_taken_for(const sli_lowering *l, const sli_group *g, int bundle);
-/* Return the map of a port, and that of a group's ticks, where either has visits. */
-const int32_t *sli_visits_bases(const sli_lowering *l, const sli_group *g); /* sl_actor.bases */
-int32_t sli_visits_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b);
+/* Return the ticks in which a task fires, or a buffer is made; NULL: all ticks. */
+const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g);
+const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b);
+/* Returns the buffer that a task's buffer stands for: itself, or the one it would use if there
+ * were no paths. Buffers that stand for the same one share a base. */
+int sli_buffer_taken_for(const sli_lowering *l, const sli_task *g, int buffer);
+/* Return the map of a port, and that of a task's ticks, where either has visits. */
+const int32_t *sli_visits_bases(const sli_lowering *l, const sli_task *g); /* sl_actor.bases */
+int32_t sli_visits_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b);
 int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v);
 
 /* ---- passes and the exchanges they wait for (line.c) ---------------------------------------- */
 
 /* True for an exchange that takes its turn on the queue of the passes. */
-bool sli_lower_is_in_line(const sli_lowering *l, const sli_group *g);
-void sli_lower_line(sli_lowering *l); /* runs after bundles are made: marks what a pass begins
+bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *g);
+void sli_lower_line(sli_lowering *l); /* runs after buffers are made: marks what a pass begins
                                          with */
-/* True if the group continues a pass that has begun, where exchanges are in line. */
-bool sli_lower_goes_on(const sli_lowering *l, const sli_group *g);
+/* True if the task continues a pass that has begun, where exchanges are in line. */
+bool sli_lower_goes_on(const sli_lowering *l, const sli_task *g);
 
 /* Sets the most activation slots of each stage, from the schedule and the user. */
 void sli_lower_credits(sli_lowering *l);
 /* Returns the last quota that the user gives for a role at a stage, or 0. */
 int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
-/* Returns the default number of slots for a bundle of this role, or for a transferred copy of
+/* Returns the default number of slots for a buffer of this role, or for a transferred copy of
  * it. */
-int sli_role_slots(const sli_lowering *l, sli_role role, const sli_bundle *b);
+int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b);
 
-/* Writes a group's program; NULL for a transfer (hop) that copies nothing. */
-sl_program *sli_lower_program(sli_lowering *l, int group);
+/* Writes a task's program; NULL for a transfer that copies nothing. */
+sl_program *sli_lower_program(sli_lowering *l, int task);
 
-/* Write a check before a call of a group, which ends the run if sl_op.check says so, or one
+/* Write a check before a call of a task, which ends the run if sl_op.check says so, or one
  * behind it, which ends the run if its output is not finite. `of` must stay where it is. */
-void sli_lower_check(const sli_lowering *l, int group, const sl_program_call *of,
+void sli_lower_check(const sli_lowering *l, int task, const sl_program_call *of,
                      sl_program_call *to);
-void sli_lower_finite(const sli_lowering *l, int group, const sl_program_call *of,
+void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of,
                       sl_program_call *to);
 
-/* Modelled durations of computing groups. */
+/* Modelled durations of computing tasks. */
 /* checks that durations are given for as many stages as there are */
 sl_status sli_lower_check_cost(const sli_lowering *l);
-double sli_lower_seconds(const sli_lowering *l, const sli_group *g);
+double sli_lower_seconds(const sli_lowering *l, const sli_task *g);
 /* Return the factors by which passes slow down beside exchanges, [devices], for free(); NULL:
- * none. The second returns the factor of a group. */
+ * none. The second returns the factor of a task. */
 double *sli_lower_slowdowns(const sli_lowering *l);
-double sli_lower_slowdown(const double *slowdowns, const sli_group *g);
+double sli_lower_slowdown(const double *slowdowns, const sli_task *g);
 /* Returns seconds by tick of a step, times the slowdown, where the number of valid rows varies;
  * NULL: it does not vary. */
-const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g, double slowdown);
+const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown);
 /* Returns the seconds of a copy of the rows expected in this tick; g->seconds is for a full
  * slot. */
-double sli_lower_copied(const sli_lowering *l, const sli_group *g, int32_t tick);
+double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick);
 /* Returns the seconds that a transfer to or from a home takes at its bandwidth; 0: no time. */
-double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes);
+double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, size_t bytes);
 
 /* Reads how attention gets the positions of other devices (sequence.c), before sequences are
  * cut. */
@@ -480,19 +480,19 @@ sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to);
 /* Returns the extra seconds between two devices that belong to different processes of one host.
  * Nothing may be chosen by it: training must not depend on which processes drive devices. */
 double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes);
-/* Returns the bytes that a group's nodes receive from other devices of its stage, by axis and by
+/* Returns the bytes that a task's nodes receive from other devices of its stage, by axis and by
  * kind of exchange; and how often in a step. */
-void sli_lower_received(const sli_lowering *l, const sli_group *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
+void sli_lower_received(const sli_lowering *l, const sli_task *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
 double sli_lower_times(const sli_lowering *l, sli_rate rate);
 /* Returns how long those exchanges take. */
-double sli_lower_exchange_seconds(const sli_lowering *l, const sli_group *g);
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g);
 /* True if the measured time covers all that a node of an exchange takes. */
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);
 /* Returns the bytes per second of modelled host memory available to one device, for its copies
  * and for updates on the host; 0: unlimited. */
 double sli_lower_host_rate(const sli_inputs *in);
-/* True if the host updates parameters in this group. */
-bool sli_updates_on_host(const sli_group *g);
+/* True if the host updates parameters in this task. */
+bool sli_updates_on_host(const sli_task *g);
 /* ---- checkpoints ---------------------------------------------------------------------------- */
 
 /* Context of the store callbacks, which run every store_every steps. */
@@ -501,10 +501,10 @@ struct sli_store_user {
   int stage, rank; /* stage SL_NONE: the commit actor */
 };
 
-/* Programs of checkpoints: the maximal number of calls that copy what a group updates, the calls
- * themselves, and the whole program of a store or commit group. */
-int sli_lower_store_calls(const sli_lowering *l, int group);
-int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls);
-sl_program *sli_lower_store_program(sli_lowering *l, int group);
+/* Programs of checkpoints: the maximal number of calls that copy what a task updates, the calls
+ * themselves, and the whole program of a store or commit task. */
+int sli_lower_store_calls(const sli_lowering *l, int task);
+int sli_lower_store_copies(sli_lowering *l, int task, sl_program_call *calls);
+sl_program *sli_lower_store_program(sli_lowering *l, int task);
 
 #endif

@@ -7,19 +7,19 @@
  * - ranks: on a device's queue the older microbatch goes first, then the earlier block (in the
  *   backward pass the later one), then the piece;
  * - slots: values from one block to the next have one slot for each piece;
- * - lanes: blocks take turns by microbatches, not by ticks (lanes.c). A block that exchanges or
- *   sweeps (sweep.c) divide into several groups is divided into sections. Each section takes
+ * - slot pools: blocks take turns by microbatches, not by ticks (slot_pools.c). A block that exchanges or
+ *   sweeps (sweep.c) divide into several tasks is divided into sections. Each section takes
  *   turns with the same section of the other blocks;
- * - private records: they are in lanes, as is all data not needed for all blocks at once. */
+ * - private records: they are in slot pools, as is all data not needed for all blocks at once. */
 #include "graph/lower/ir.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-/* Returns the block of a group's nodes; for a transfer, that of the group that it is about.
+/* Returns the block of a task's nodes; for a transfer, that of the task that it is about.
  * SL_NONE: none. */
-static int block_of(const sli_lowering *l, const sli_group *g) {
-  if (g->hop) g = &l->groups[g->about];
+static int block_of(const sli_lowering *l, const sli_task *g) {
+  if (g->transfer) g = &l->tasks[g->about];
   return g->nnodes ? g->nodes[0]->block : SL_NONE;
 }
 
@@ -28,12 +28,12 @@ static int block_of(const sli_lowering *l, const sli_group *g) {
 /* Ways of a block on one device: its forward pass, backward pass and evaluation. */
 enum { WAYS = 3 };
 
-static int way_of(const sli_lowering *l, const sli_group *g) {
-  int way = g->eval ? 2 : g->back;
+static int route_of(const sli_lowering *l, const sli_task *g) {
+  int way = g->eval ? 2 : g->backward;
   return (block_of(l, g) * l->in->ranks + g->rank) * WAYS + way;
 }
 
-static bool has_section(const sli_lowering *l, const sli_group *g) {
+static bool has_section(const sli_lowering *l, const sli_task *g) {
   return block_of(l, g) >= 0 && g->rate < SLI_PER_STEP && !g->host;
 }
 
@@ -42,10 +42,10 @@ static sli_section *find_ends(const sli_lowering *l) {
   int ways = l->in->g->nblocks * l->in->ranks * WAYS;
   sli_section *ends = sli_calloc((size_t)ways + 1, sizeof *ends);
   for (int i = 0; i < ways; i++) ends[i] = (sli_section){INT_MAX, 0};
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *g = &l->tasks[i];
     if (!has_section(l, g)) continue;
-    sli_section *at = &ends[way_of(l, g)];
+    sli_section *at = &ends[route_of(l, g)];
     at->first = SLI_MIN(at->first, g->level);
     at->last = SLI_MAX(at->last, g->level);
   }
@@ -55,36 +55,36 @@ static sli_section *find_ends(const sli_lowering *l) {
 void sli_lower_sections(sli_lowering *l) {
   if (!l->in->layers) return;
   sli_section *ends = find_ends(l);
-  l->sections.count = l->ngroups;
-  l->sections.of = sli_arena_alloc(&l->arena, (size_t)l->ngroups * sizeof *l->sections.of);
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
+  l->sections.count = l->ntasks;
+  l->sections.of = sli_arena_alloc(&l->arena, (size_t)l->ntasks * sizeof *l->sections.of);
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *g = &l->tasks[i];
     if (!has_section(l, g)) continue;
-    const sli_section *of = &ends[way_of(l, g)];
+    const sli_section *of = &ends[route_of(l, g)];
     l->sections.of[i] = (sli_section){g->level - of->first, of->last - g->level};
   }
   free(ends);
 }
 
-sli_section sli_lower_section(const sli_lowering *l, int group) {
-  return group < l->sections.count ? l->sections.of[group] : (sli_section){0, 0};
+sli_section sli_lower_section(const sli_lowering *l, int task) {
+  return task < l->sections.count ? l->sections.of[task] : (sli_section){0, 0};
 }
 
 /* ---- from block to block ------------------------------------------------------------------- */
 
-bool sli_leaves_block(const sli_lowering *l, const sli_bundle *b) {
-  const sli_group *from = &l->groups[b->producer];
+bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b) {
+  const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {
-    const sli_group *to = &l->groups[b->consumers[i]];
-    if (to->back == from->back && block_of(l, to) != block_of(l, from)) return true;
+    const sli_task *to = &l->tasks[b->consumers[i]];
+    if (to->backward == from->backward && block_of(l, to) != block_of(l, from)) return true;
   }
   return false;
 }
 
-void sli_lower_rank(const sli_lowering *l, const sli_group *g, sl_actor *a) {
+void sli_lower_rank(const sli_lowering *l, const sli_task *g, sl_actor *a) {
   int blocks = l->in->g->nblocks, block = block_of(l, g);
-  int place = g->back ? blocks - 1 - block : block;
-  if (a->rank_group) { /* the schedule has groups of its own: blocks go in turn within each */
+  int place = g->backward ? blocks - 1 - block : block;
+  if (a->rank_group) { /* the schedule has tasks of its own: blocks go in turn within each */
     a->rank = a->rank * blocks + place;
     a->rank_stride *= blocks;
     return;

@@ -12,13 +12,13 @@ sli_lowering *sli_lowering_create(const sli_inputs *in, const sli_pick *pick) {
 }
 
 void sli_lowering_destroy(sli_lowering *l) {
-  for (int i = 0; i < l->ngroups; i++) {
-    free(l->groups[i].nodes);
-    free(l->groups[i].inputs);
-    free(l->groups[i].outputs);
+  for (int i = 0; i < l->ntasks; i++) {
+    free(l->tasks[i].nodes);
+    free(l->tasks[i].inputs);
+    free(l->tasks[i].outputs);
   }
-  free(l->groups);
-  free(l->bundles);
+  free(l->tasks);
+  free(l->buffers);
   sl_plan_destroy(l->plan);
   sli_arena_fini(&l->arena);
   free(l);
@@ -50,9 +50,9 @@ static sl_status place(sli_lowering *l) {
 sl_status sli_lower(sli_lowering *l) {
   sl_status status = place(l);
   if (status) return status;
-  sli_lower_group(l);
-  sli_lower_bundle(l);
-  status = sli_lower_ways(l);
+  sli_lower_task(l);
+  sli_lower_buffer(l);
+  status = sli_lower_stage_routes(l);
   if (status) return status;
   sli_lower_line(l);
   status = sli_lower_versions(l);
@@ -62,9 +62,9 @@ sl_status sli_lower(sli_lowering *l) {
   sli_lower_credits(l);
   status = sli_lower_homes(l);
   if (status) return status;
-  sli_lower_hops(l);
-  sli_lower_lanes(l);
-  sli_lower_cover(l);
+  sli_lower_transfers(l);
+  sli_lower_slot_pools(l);
+  sli_lower_aliases(l);
   status = sli_lower_quotas(l);
   return status ? status : sli_lower_emit(l);
 }
@@ -93,7 +93,7 @@ const sli_pick *sli_lowering_pick(const sli_lowering *l) { return &l->pick; }
 void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CLASS_COUNT]) {
   memset(seconds, 0, SL_CLASS_COUNT * sizeof *seconds);
   for (int i = 0; i < l->ncomputing; i++) {
-    const sli_group *g = &l->groups[i];
+    const sli_task *g = &l->tasks[i];
     if (g->stage == stage && !g->phase && !g->rank) seconds[g->cls] += g->seconds;
   }
 }
@@ -107,21 +107,21 @@ static bool is_kept(const sl_quota *quotas, int n, const sl_quota *quota) {
 }
 
 int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out) {
-  size_t most = (size_t)(l->nbundles + 2 * l->in->p);
+  size_t most = (size_t)(l->nbuffers + 2 * l->in->p);
   sl_quota *quotas = *out = sli_arena_alloc(arena, most * sizeof *quotas);
   int n = 0;
   for (int d = 0; d < l->in->p; d++) { /* stage d is on device d */
     if (l->pools[d]) quotas[n++] = (sl_quota){"pool", d, l->pools[d]};
     if (l->watermarks[d] > 0) quotas[n++] = (sl_quota){"watermark", d, l->watermarks[d]};
   }
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers; i++) {
+    const sli_buffer *b = &l->buffers[i];
     bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* else it is one slot everywhere */
     if ((b->rate >= SLI_PER_STEP && !versions) || b->producer == SL_NONE || b->held) continue;
-    bool kept = b->source == SL_NONE || sli_routes[l->groups[b->producer].hop->route].homes;
+    bool kept = b->source == SL_NONE || sli_transfer_kinds[l->tasks[b->producer].transfer->kind].homes;
     if (b->role == SLI_ROLE_TURN || !kept) continue;
-    if (l->groups[b->producer].rank) continue; /* same as on the first device of the stage */
-    sl_quota quota = {sli_roles[b->role].name, l->groups[b->producer].stage, b->quota};
+    if (l->tasks[b->producer].rank) continue; /* same as on the first device of the stage */
+    sl_quota quota = {sli_roles[b->role].name, l->tasks[b->producer].stage, b->quota};
     if (!is_kept(quotas, n, &quota)) quotas[n++] = quota;
   }
   return n;
@@ -140,9 +140,9 @@ char *sli_lowering_cut(const sli_lowering *l, sli_arena *arena) {
 
 int sli_lowering_versions(const sli_lowering *l, int stage) {
   int slots = 0;
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
-    if (b->role == SLI_ROLE_PARAM && b->producer != SL_NONE && sli_bundle_stage(l, b) == stage)
+  for (int i = 0; i < l->nbuffers; i++) {
+    const sli_buffer *b = &l->buffers[i];
+    if (b->role == SLI_ROLE_PARAM && b->producer != SL_NONE && sli_buffer_stage(l, b) == stage)
       slots = SLI_MAX(slots, SLI_MAX(b->initial, 1));
   }
   return slots;

@@ -26,14 +26,14 @@ typedef struct sli_sent_exchange {
   sli_half half;
   double bytes, times;
 } sli_sent_exchange;
-typedef struct sli_sent_hop {
+typedef struct sli_sent_transfer {
   int from, to; /* places */
   double bytes;
-} sli_sent_hop;
+} sli_sent_transfer;
 typedef struct sli_sent {
-  int nexchanges, nhops, ticks;
+  int nexchanges, ntransfers, ticks;
   sli_sent_exchange *exchanges;
-  sli_sent_hop *hops;  /* sorted by both places */
+  sli_sent_transfer *transfers;  /* sorted by both places */
   double computing;    /* seconds of the busiest device's passes */
 } sli_sent;
 void sli_sent_destroy(sli_sent *sent);

@@ -5,7 +5,7 @@
  * recompute time (MEMO: Zhao et al., arXiv 2407.12117). The inputs of blocks, results of
  * attention and exchanged tensors are offloaded for all pieces.
  *
- * The bundle of a piece is made as always, but its spill writes some of the pieces only, and a
+ * The buffer of a piece is made as always, but its spill writes some of the pieces only, and a
  * fill has only those. Both fire that often, and the port of the reader skips the others. The
  * reader's program has a variant for each kind of piece (programs.c). Offloaded pieces are
  * spread evenly, from the first on, so that the transfers are equally busy all the time. */
@@ -46,13 +46,13 @@ bool sli_lower_leaves(const sli_lowering *l, int piece) {
   return leaving_before(l, piece + 1) > leaving_before(l, piece);
 }
 
-/* Maps firings to keys of offloaded pieces, which are numbered without a gap. Groups that fire
+/* Maps firings to keys of offloaded pieces, which are numbered without a gap. Tasks that fire
  * for every piece skip the others. */
-static int32_t map_all(sli_lowering *l, bool back) {
+static int32_t map_all(sli_lowering *l, bool backward) {
   int k = l->in->k;
   sl_map_entry entries[k];
   for (int i = 0; i < k; i++) {
-    int piece = back ? k - 1 - i : i;
+    int piece = backward ? k - 1 - i : i;
     entries[i] = sli_lower_leaves(l, piece)
                      ? (sl_map_entry){leaving_before(l, piece), SL_FIRST | SL_LAST}
                      : (sl_map_entry){0, SL_SKIP};
@@ -60,28 +60,28 @@ static int32_t map_all(sli_lowering *l, bool back) {
   return sl_plan_add_map(l->plan, (uint32_t)k, l->in->leaving, entries);
 }
 
-int32_t sli_lower_leaving_map(sli_lowering *l, const sli_group *g) {
-  if (g->rate != SLI_PER_LEAVING) return map_all(l, g->back);
+int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *g) {
+  if (g->rate != SLI_PER_LEAVING) return map_all(l, g->backward);
   int n = l->in->leaving;
   sl_map_entry entries[n];
   for (int i = 0; i < n; i++)
-    entries[i] = (sl_map_entry){g->back ? n - 1 - i : i, SL_FIRST | SL_LAST};
+    entries[i] = (sl_map_entry){g->backward ? n - 1 - i : i, SL_FIRST | SL_LAST};
   return sl_plan_add_map(l->plan, (uint32_t)n, n, entries);
 }
 
-int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_group *g) {
+int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_task *g) {
   int n = l->in->leaving, at = 0;
   sl_map_entry entries[n];
   for (int piece = 0; piece < l->in->k; piece++)
     if (sli_lower_leaves(l, piece)) {
-      int i = g->back ? n - 1 - at : at;
+      int i = g->backward ? n - 1 - at : at;
       entries[i] = (sl_map_entry){piece, SL_FIRST | SL_LAST};
       at++;
     }
   return sl_plan_add_map(l->plan, (uint32_t)n, l->in->k, entries);
 }
 
-double sli_lower_again(const sli_lowering *l) {
+double sli_lower_rematerialized(const sli_lowering *l) {
   return l->in->leaving == SL_NONE ? 1 : 1 - (double)l->in->leaving / l->in->k;
 }
 
@@ -94,7 +94,7 @@ static bool reads_kept(const sli_node *n) {
   return reads;
 }
 
-bool sli_lower_reads_leaving(const sli_group *g) {
+bool sli_lower_reads_leaving(const sli_task *g) {
   bool reads = false;
   for (int i = 0; i < g->nnodes; i++) reads |= reads_kept(g->nodes[i]);
   return reads;

@@ -1,89 +1,89 @@
-/* Programs of actors: the calls of a group's nodes, with the place of every operand. */
+/* Programs of actors: the calls of a task's nodes, with the place of every operand. */
 #include "graph/lower/ir.h"
 
-/* Returns the port of the input that a group's output aliases, or SL_NONE; their places are the
- * same (cover.c). */
-static int covered_input(const sli_lowering *l, const sli_group *g, int bundle) {
-  int32_t over = l->plan->regs[l->bundles[bundle].reg].over;
+/* Returns the port of the input that a task's output aliases, or SL_NONE; their places are the
+ * same (alias.c). */
+static int covered_input(const sli_lowering *l, const sli_task *g, int buffer) {
+  int32_t over = l->plan->regs[l->buffers[buffer].reg].over;
   for (int i = 0; i < g->ninputs && over; i++)
-    if (l->bundles[g->inputs[i]].reg + 1 == over) return i;
+    if (l->buffers[g->inputs[i]].reg + 1 == over) return i;
   return SL_NONE;
 }
 
-static sl_place tensor_place(const sli_lowering *l, int group, const sl_tensor *t) {
+static sl_place tensor_place(const sli_lowering *l, int task, const sl_tensor *t) {
   if (!t) return (sl_place){SL_NONE, 0};
-  const sli_group *g = &l->groups[group];
+  const sli_task *g = &l->tasks[task];
   const sli_spot *spot = &l->spots[t->id];
-  if (spot->bundle == SL_NONE) return (sl_place){g->ninputs + g->noutputs, spot->offset};
-  bool made = spot->group == group;
-  int under = made ? covered_input(l, g, spot->bundle) : SL_NONE;
-  return (sl_place){under == SL_NONE ? sli_group_port(l, g, spot->bundle, made) : under, spot->offset};
+  if (spot->buffer == SL_NONE) return (sl_place){g->ninputs + g->noutputs, spot->offset};
+  bool made = spot->task == task;
+  int under = made ? covered_input(l, g, spot->buffer) : SL_NONE;
+  return (sl_place){under == SL_NONE ? sli_task_port(l, g, spot->buffer, made) : under, spot->offset};
 }
 
 /* False for an output that aliases an input of the tick, in a step of one tick: it is not summed
  * then. */
-static bool is_summed(const sli_lowering *l, const sli_group *g, const sl_tensor *t) {
-  return !t || l->spots[t->id].bundle == SL_NONE || covered_input(l, g, l->spots[t->id].bundle) == SL_NONE;
+static bool is_summed(const sli_lowering *l, const sli_task *g, const sl_tensor *t) {
+  return !t || l->spots[t->id].buffer == SL_NONE || covered_input(l, g, l->spots[t->id].buffer) == SL_NONE;
 }
 
 /* Returns the outputs to clear before use. State that a sweep updates starts anew with each
  * slot. */
-static uint32_t begun_anew(const sli_lowering *l, int group, const sli_node *n) {
-  const sli_group *g = &l->groups[group];
+static uint32_t begun_anew(const sli_lowering *l, int task, const sli_node *n) {
+  const sli_task *g = &l->tasks[task];
   uint32_t sums = n->accumulate_span;
   for (int o = 0; o < n->nout; o++)
     if (sli_bit(sums, o) && !is_summed(l, g, n->out[o])) sums &= ~(1u << o);
   return sums | (g->rate == SLI_PER_PAIR ? n->op->updates : 0);
 }
 
-static void write_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
+static void write_call(sli_lowering *l, int task, const sli_node *n, sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *in = sl_plan_alloc(plan, (size_t)n->nin * sizeof *in);
   sl_place *out = sl_plan_alloc(plan, (size_t)n->nout * sizeof *out);
-  for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, group, n->in[i]);
-  for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, group, n->out[o]);
+  for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, task, n->in[i]);
+  for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, task, n->out[o]);
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = begun_anew(l, group, n),
+                            .in = in, .out = out, .accumulate_span = begun_anew(l, task, n),
                             .in_extent = sli_lower_extents_of(l, n->nin, n->in),
                             .out_extent = sli_lower_extents_of(l, n->nout, n->out)};
-  if (l->in->kind->times_calls || l->groups[group].host)
+  if (l->in->kind->times_calls || l->tasks[task].host)
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
 
 /* Writes a copy of the parameter's last version. An update in place needs it in its slot, when
  * it writes another slot than it reads. */
-static void write_copy(sli_lowering *l, int group, const sl_tensor *t, sl_program_call *call) {
+static void write_copy(sli_lowering *l, int task, const sl_tensor *t, sl_program_call *call) {
   const sli_spot *spot = &l->spots[t->id];
   sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
   for (int o = 0; o < 2; o++)
-    places[o] = (sl_place){sli_group_port(l, &l->groups[group], spot->bundle, o), spot->offset};
+    places[o] = (sl_place){sli_task_port(l, &l->tasks[task], spot->buffer, o), spot->offset};
   *call = (sl_program_call){.op = &sl_op_copy, .name = t->name, .nin = 1, .nout = 1,
                             .in_type = &t->type, .out_type = &t->type, .in = &places[0],
                             .out = &places[1]};
 }
 
 /* True if the tensor is updated in another place than it is read from. */
-static bool is_buffered(const sli_lowering *l, int group, const sl_tensor *t) {
-  if (!t || l->spots[t->id].bundle == SL_NONE) return false;
-  const sli_bundle *b = &l->bundles[l->spots[t->id].bundle];
+static bool is_buffered(const sli_lowering *l, int task, const sl_tensor *t) {
+  if (!t || l->spots[t->id].buffer == SL_NONE) return false;
+  const sli_buffer *b = &l->buffers[l->spots[t->id].buffer];
   bool updated = t->param || b->memory == SL_MEMORY_OPTIMIZER;
-  return updated && ((b->producer == group && sli_is_spilled(b)) || b->initial > 1);
+  return updated && ((b->producer == task && sli_is_spilled(b)) || b->initial > 1);
 }
 
-static int write_copies(sli_lowering *l, int group, const sli_node *n, sl_program_call *calls) {
+static int write_copies(sli_lowering *l, int task, const sli_node *n, sl_program_call *calls) {
   int count = 0;
   for (int o = 0; o < n->nout; o++)
-    if (is_buffered(l, group, n->out[o])) write_copy(l, group, n->out[o], &calls[count++]);
+    if (is_buffered(l, task, n->out[o])) write_copy(l, task, n->out[o], &calls[count++]);
   return count;
 }
 
 /* Returns an upper bound on the number of copies. */
-static size_t copies(const sli_lowering *l, int group) {
+static size_t copies(const sli_lowering *l, int task) {
   size_t n = 0;
-  for (int i = 0; i < l->groups[group].nnodes; i++)
-    for (int o = 0; o < l->groups[group].nodes[i]->nout; o++)
-      n += is_buffered(l, group, l->groups[group].nodes[i]->out[o]);
+  for (int i = 0; i < l->tasks[task].nnodes; i++)
+    for (int o = 0; o < l->tasks[task].nodes[i]->nout; o++)
+      n += is_buffered(l, task, l->tasks[task].nodes[i]->out[o]);
   return n;
 }
 
@@ -99,7 +99,7 @@ static sl_program_call vary_call(const sl_program_call *call, const sli_node *n,
 
 /* Changes a node's call into the variant for offloaded pieces, whose inputs have been brought
  * back: their places differ. Recomputation does nothing then. */
-static void leave_call(sli_lowering *l, int group, const sli_node *n, sl_program_call *call) {
+static void leave_call(sli_lowering *l, int task, const sli_node *n, sl_program_call *call) {
   if (n->again) {
     *call = (sl_program_call){.op = &sl_op_keep, .name = n->name};
     return;
@@ -107,7 +107,7 @@ static void leave_call(sli_lowering *l, int group, const sli_node *n, sl_program
   sl_place *in = sl_plan_alloc(l->plan, (size_t)n->nin * sizeof *in);
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *kept = n->in[i] ? n->in[i]->kept : NULL;
-    in[i] = kept ? tensor_place(l, group, kept) : call->in[i];
+    in[i] = kept ? tensor_place(l, task, kept) : call->in[i];
   }
   call->in = in;
 }
@@ -118,7 +118,7 @@ static bool is_checked(const sli_lowering *l, const sli_node *n) {
 }
 
 /* Returns the number of calls of all nodes, including checks of inputs and outputs. */
-static size_t count_calls(const sli_lowering *l, const sli_group *g) {
+static size_t count_calls(const sli_lowering *l, const sli_task *g) {
   size_t n = (size_t)g->nnodes * (l->in->options->check_finite ? 2 : 1);
   for (int i = 0; i < g->nnodes; i++) n += is_checked(l, g->nodes[i]);
   return n;
@@ -126,29 +126,29 @@ static size_t count_calls(const sli_lowering *l, const sli_group *g) {
 
 /* Writes the calls of a node and returns their number. `first`: calls for the longest pieces;
  * NULL: these are. */
-static int write_node(sli_lowering *l, int group, const sli_node *n, int variant,
+static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
   int own = is_checked(l, n), count = own + 1;
   int lengths = SLI_MAX(l->in->g->nvariants, 1);
   if (first) calls[own] = vary_call(&first[own], n, variant % lengths);
-  else write_call(l, group, n, &calls[own]);
-  if (variant >= lengths) leave_call(l, group, n, &calls[own]);
+  else write_call(l, task, n, &calls[own]);
+  if (variant >= lengths) leave_call(l, task, n, &calls[own]);
   if (own && calls[own].op != n->op) calls[0] = calls[own];
-  else if (own) sli_lower_check(l, group, &calls[own], &calls[0]);
-  if (l->in->options->check_finite) sli_lower_finite(l, group, &calls[own], &calls[count++]);
+  else if (own) sli_lower_check(l, task, &calls[own], &calls[0]);
+  if (l->in->options->check_finite) sli_lower_finite(l, task, &calls[own], &calls[count++]);
   return count;
 }
 
-/* Names a copy: after its bundle for transfers between homes, so that messages about failing
+/* Names a copy: after its buffer for transfers between homes, so that messages about failing
  * disks name it. The plan outlives the lowering. */
-static const char *name_of_copy(const sli_lowering *l, const sli_group *g) {
-  bool homes = sli_routes[g->hop->route].homes;
-  return homes ? sl_plan_format(l->plan, "%s", l->bundles[g->hop->origin].name)
-               : sli_roles[l->bundles[g->outputs[0]].role].name;
+static const char *name_of_copy(const sli_lowering *l, const sli_task *g) {
+  bool homes = sli_transfer_kinds[g->transfer->kind].homes;
+  return homes ? sl_plan_format(l->plan, "%s", l->buffers[g->transfer->origin].name)
+               : sli_roles[l->buffers[g->outputs[0]].role].name;
 }
 
 /* Returns the type of a slot's numbers, row by row where it has rows. */
-static sl_type slot_type(const sli_bundle *b) {
+static sl_type slot_type(const sli_buffer *b) {
   if (!b->extent) return SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
   int64_t row = (int64_t)b->payload_bytes / b->extent->rows;
   sl_dtype dtype = row % (int64_t)sizeof(float) ? SL_BF16 : SL_F32;
@@ -156,14 +156,14 @@ static sl_type slot_type(const sli_bundle *b) {
 }
 
 /* Copies a slot of one port to another's. */
-static void write_hop(sli_lowering *l, const sli_group *g, int in, int out, const int16_t *extent,
+static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out, const int16_t *extent,
                       sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   sl_type *type = sl_plan_alloc(plan, sizeof *type);
   places[0] = (sl_place){in, 0};
   places[1] = (sl_place){g->ninputs + out, 0};
-  *type = slot_type(&l->bundles[g->outputs[out]]);
+  *type = slot_type(&l->buffers[g->outputs[out]]);
   *call = (sl_program_call){.op = &sl_op_copy, .name = name_of_copy(l, g), .nin = 1,
                             .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
                             .out = &places[1],
@@ -171,17 +171,17 @@ static void write_hop(sli_lowering *l, const sli_group *g, int in, int out, cons
                             .out_extent = extent ? &extent[g->ninputs + out] : NULL};
 }
 
-static int with_bytes(const sli_lowering *l, int count, const int *bundles) {
+static int with_bytes(const sli_lowering *l, int count, const int *buffers) {
   int n = 0;
-  while (n < count && (!n || l->bundles[bundles[n]].bytes)) n++;
+  while (n < count && (!n || l->buffers[buffers[n]].bytes)) n++;
   return n;
 }
 
 /* Writes copies from each input to each output. Either side has one port; of several ports on
  * the other side, each firing uses one (sweep.c). Ports of no bytes (turns) come last and are
  * not copied. */
-static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
-  if (sli_routes[g->hop->route].ops) return NULL; /* the link itself moves the data */
+static sl_program *transfer_program(sli_lowering *l, const sli_task *g) {
+  if (sli_transfer_kinds[g->transfer->kind].ops) return NULL; /* the link itself moves the data */
   int nin = with_bytes(l, g->ninputs, g->inputs), nout = with_bytes(l, g->noutputs, g->outputs);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
@@ -189,29 +189,29 @@ static sl_program *hop_program(sli_lowering *l, const sli_group *g) {
                           .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
   sli_lower_extents(l, g, program);
   for (int i = 0; i < nin * nout; i++)
-    write_hop(l, g, i / nout, i % nout, program->base_extent, &calls[i]);
+    write_transfer(l, g, i / nout, i % nout, program->base_extent, &calls[i]);
   return program;
 }
 
-/* Writes the calls of a variant. Groups that fire every tick update no parameter, so all calls
+/* Writes the calls of a variant. Tasks that fire every tick update no parameter, so all calls
  * are of nodes. */
-static void vary_program(sli_lowering *l, int group, int variant, sl_program *program) {
-  const sli_group *g = &l->groups[group];
+static void vary_program(sli_lowering *l, int task, int variant, sl_program *program) {
+  const sli_task *g = &l->tasks[task];
   sl_program_call *calls = program->calls + variant * program->ncalls;
   for (int i = 0, at = 0; i < g->nnodes; i++)
-    at += write_node(l, group, g->nodes[i], variant, &program->calls[at], &calls[at]);
+    at += write_node(l, task, g->nodes[i], variant, &program->calls[at], &calls[at]);
 }
 
-sl_program *sli_lower_program(sli_lowering *l, int group) {
-  const sli_group *g = &l->groups[group];
-  if (g->hop) return hop_program(l, g);
-  if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, group);
+sl_program *sli_lower_program(sli_lowering *l, int task) {
+  const sli_task *g = &l->tasks[task];
+  if (g->transfer) return transfer_program(l, g);
+  if (g->rate == SLI_PER_STORE) return sli_lower_store_program(l, task);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->cut.pieces && g->rate <= SLI_PER_TICK;
   bool leaving = cut && sli_lower_reads_leaving(g);
   int nvariants = cut ? (leaving + 1) * l->in->g->nvariants : 1;
-  size_t most = (size_t)nvariants * count_calls(l, g) + copies(l, group) +
-                (size_t)sli_lower_store_calls(l, group);
+  size_t most = (size_t)nvariants * count_calls(l, g) + copies(l, task) +
+                (size_t)sli_lower_store_calls(l, task);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
   sli_lower_extents(l, g, program);
@@ -219,10 +219,10 @@ sl_program *sli_lower_program(sli_lowering *l, int group) {
   program->pieces = !cut ? NULL : leaving ? l->cut.leaving : l->cut.pieces;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    program->ncalls += write_copies(l, group, n, &program->calls[program->ncalls]);
-    program->ncalls += write_node(l, group, n, 0, NULL, &program->calls[program->ncalls]);
+    program->ncalls += write_copies(l, task, n, &program->calls[program->ncalls]);
+    program->ncalls += write_node(l, task, n, 0, NULL, &program->calls[program->ncalls]);
   }
-  program->ncalls += sli_lower_store_copies(l, group, program->calls + program->ncalls);
-  for (int v = 1; v < nvariants; v++) vary_program(l, group, v, program);
+  program->ncalls += sli_lower_store_copies(l, task, program->calls + program->ncalls);
+  for (int v = 1; v < nvariants; v++) vary_program(l, task, v, program);
   return program;
 }

@@ -75,7 +75,7 @@ static bool names_copy(const sli_lowering *l, const sl_quota *q) {
   return (copy || staging) && q->stage < l->stages;
 }
 
-/* True for quotas of filled bundles, which are accepted even if everything stays on the device. */
+/* True for quotas of filled buffers, which are accepted even if everything stays on the device. */
 static bool names_filled(const sli_lowering *l, const sl_quota *q) {
   bool named = false;
   for (int r = 0; r < SLI_ROLES; r++)
@@ -87,7 +87,7 @@ static bool names_filled(const sli_lowering *l, const sl_quota *q) {
 /* Lists the quotas, such as "act.b, act.w, load", in the order of the roles. */
 static const char *quotas_there_are(const sli_lowering *l, char *out, size_t bytes) {
   bool has[SLI_ROLES] = {0};
-  for (int b = 0; b < l->nbundles; b++) has[l->bundles[b].role] = true;
+  for (int b = 0; b < l->nbuffers; b++) has[l->buffers[b].role] = true;
   size_t n = 0;
   for (int r = 0; r < SLI_ROLES; r++)
     if (has[r] && n < bytes)
@@ -102,9 +102,9 @@ static sl_status check_given(const sli_lowering *l) {
       return sl_fail(SL_E_USAGE, "quota %s is %d, but an actor needs at least one slot", q->name,
                      q->slots);
     bool found = !strcmp(q->name, "pool") || (!strcmp(q->name, "watermark") && l->pick.split);
-    for (int b = 0; b < l->nbundles && !found; b++)
-      found = sli_quota_names(q, sli_roles[l->bundles[b].role].name,
-                              sli_bundle_stage(l, &l->bundles[b]));
+    for (int b = 0; b < l->nbuffers && !found; b++)
+      found = sli_quota_names(q, sli_roles[l->buffers[b].role].name,
+                              sli_buffer_stage(l, &l->buffers[b]));
     if (found || names_copy(l, q) || names_filled(l, q)) continue;
     char stage[32] = "", all[512] = "nothing";
     if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
@@ -132,11 +132,11 @@ static int most_credits(const sli_lowering *l) {
 }
 
 /* Returns the most slots that can be in use at once in what goes to other stages. */
-static int crossing(const sli_lowering *l, const sli_bundle *b) {
-  const sli_group *from = &l->groups[b->producer];
+static int crossing(const sli_lowering *l, const sli_buffer *b) {
+  const sli_task *from = &l->tasks[b->producer];
   int ahead = l->act_b[from->stage], held = 0;
   for (int i = 0; i < b->nconsumers; i++) {
-    const sli_group *to = &l->groups[b->consumers[i]];
+    const sli_task *to = &l->tasks[b->consumers[i]];
     if (to->stage == SL_NONE) continue;
     ahead = SLI_MAX(ahead, l->act_b[to->stage]);
     if (to->cls == SL_CLASS_W) held = SLI_MAX(held, l->act_w[to->stage]);
@@ -153,52 +153,52 @@ static int microbatches_begun(const sli_lowering *l, int stage) {
 
 static int ticks_of(const sli_lowering *l) { return l->in->m * l->in->k; }
 
-static int one(const sli_lowering *l, const sli_bundle *b) { return (void)l, (void)b, 1; }
-/* Two slots; a lane, which is filled several times in each tick, may need more. */
-static int two(const sli_lowering *l, const sli_bundle *b) {
-  return b->lane.least ? SLI_MAX(2, b->lane.least) : clamp(2, ticks_of(l));
+static int one(const sli_lowering *l, const sli_buffer *b) { return (void)l, (void)b, 1; }
+/* Two slots; a slot pool, which is filled several times in each tick, may need more. */
+static int two(const sli_lowering *l, const sli_buffer *b) {
+  return b->slot_pool.least ? SLI_MAX(2, b->slot_pool.least) : clamp(2, ticks_of(l));
 }
-static int staging(const sli_lowering *l, const sli_bundle *b) { return (void)l, SLI_MAX(2, b->lane.least); }
-static int inner(const sli_lowering *l, const sli_bundle *b) {
+static int staging(const sli_lowering *l, const sli_buffer *b) { return (void)l, SLI_MAX(2, b->slot_pool.least); }
+static int inner(const sli_lowering *l, const sli_buffer *b) {
   return l->in->layers && b->producer != SL_NONE && sli_leaves_block(l, b) ? l->in->k : 1;
 }
-static int between(const sli_lowering *l, const sli_bundle *b) {
+static int between(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, l->in->layers ? l->in->k + 1 : 2;
 }
-static int of_spread(const sli_lowering *l, const sli_bundle *b) {
+static int of_spread(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, clamp((1 + l->in->barriers) * l->in->k, ticks_of(l));
 }
 /* Four slots, or one per piece: results of the backward pass come last piece first, and are read
  * from the first on. */
-static int four(const sli_lowering *l, const sli_bundle *b) {
-  bool back = b->producer != SL_NONE && l->groups[b->producer].back && b->rate == SLI_PER_TICK;
-  return back ? SLI_MAX(4, l->in->k) : 4;
+static int four(const sli_lowering *l, const sli_buffer *b) {
+  bool backward = b->producer != SL_NONE && l->tasks[b->producer].backward && b->rate == SLI_PER_TICK;
+  return backward ? SLI_MAX(4, l->in->k) : 4;
 }
-static int of_initial(const sli_lowering *l, const sli_bundle *b) { return (void)l, b->initial; }
-static int of_b(const sli_lowering *l, const sli_bundle *b) {
-  return clamp(l->act_b[sli_bundle_stage(l, b)], ticks_of(l));
+static int of_initial(const sli_lowering *l, const sli_buffer *b) { return (void)l, b->initial; }
+static int of_b(const sli_lowering *l, const sli_buffer *b) {
+  return clamp(l->act_b[sli_buffer_stage(l, b)], ticks_of(l));
 }
-static int of_w(const sli_lowering *l, const sli_bundle *b) {
-  return clamp(l->act_w[sli_bundle_stage(l, b)], ticks_of(l));
+static int of_w(const sli_lowering *l, const sli_buffer *b) {
+  return clamp(l->act_w[sli_buffer_stage(l, b)], ticks_of(l));
 }
-static int of_leaving(const sli_lowering *l, const sli_bundle *b) {
-  int stage = sli_bundle_stage(l, b), credits = SLI_MAX(l->act_b[stage], l->act_w[stage]);
+static int of_leaving(const sli_lowering *l, const sli_buffer *b) {
+  int stage = sli_buffer_stage(l, b), credits = SLI_MAX(l->act_b[stage], l->act_w[stage]);
   if (b->rate != SLI_PER_LEAVING) return clamp(credits, ticks_of(l));
   int share = (credits * l->in->leaving + l->in->k - 1) / l->in->k;
   return clamp(share + microbatches_begun(l, stage), l->in->m * l->in->leaving);
 }
-static int of_two_stages(const sli_lowering *l, const sli_bundle *b) {
-  const sli_visits *visits = sli_bundle_visits(l, b);
+static int of_two_stages(const sli_lowering *l, const sli_buffer *b) {
+  const sli_visits *visits = sli_buffer_visits(l, b);
   return clamp(crossing(l, b), visits ? visits->count : ticks_of(l));
 }
-static int of_all(const sli_lowering *l, const sli_bundle *b) {
+static int of_all(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, 2 + most_credits(l);
 }
-static int begun(const sli_lowering *l, const sli_bundle *b) {
-  return microbatches_begun(l, sli_bundle_stage(l, b));
+static int begun(const sli_lowering *l, const sli_buffer *b) {
+  return microbatches_begun(l, sli_buffer_stage(l, b));
 }
 
-static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bundle *b) = {
+static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_buffer *b) = {
     [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
     [SLI_SLOTS_INITIAL] = of_initial,
     [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
@@ -208,28 +208,28 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_bund
     [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between,
     [SLI_SLOTS_SPREAD] = of_spread};
 
-int sli_role_slots(const sli_lowering *l, sli_role role, const sli_bundle *b) {
+int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b) {
   return rules[sli_roles[role].slots](l, b);
 }
 
 /* Returns the derived number of slots. A transferred copy has as many as its source, a fetched
- * one as many as gathered parameters. Offloaded bundles have the slots of their role at home and
+ * one as many as gathered parameters. Offloaded buffers have the slots of their role at home and
  * at both ends. */
-static int derived(const sli_lowering *l, const sli_bundle *b) {
-  const sli_hop *hop = b->source == SL_NONE ? NULL : l->groups[b->producer].hop;
+static int derived(const sli_lowering *l, const sli_buffer *b) {
+  const sli_transfer_task *transfer = b->source == SL_NONE ? NULL : l->tasks[b->producer].transfer;
   sli_slots rule = sli_roles[b->role].slots;
-  if (hop && !hop->fetches && !sli_routes[hop->route].homes) return l->bundles[b->source].quota;
-  int gather = hop && hop->fetches ? sli_lower_given(l, SLI_ROLE_GATHER, sli_bundle_stage(l, b)) : 0;
+  if (transfer && !transfer->fetches && !sli_transfer_kinds[transfer->kind].homes) return l->buffers[b->source].quota;
+  int gather = transfer && transfer->fetches ? sli_lower_given(l, SLI_ROLE_GATHER, sli_buffer_stage(l, b)) : 0;
   if (gather) return gather;
   bool once = b->held || b->rate >= SLI_PER_STEP;
   if (!once || rule == SLI_SLOTS_FOUR) return rules[rule](l, b);
   return b->transient ? 2 : SLI_MAX(b->initial, 1);
 }
 
-/* Returns the slots of a bundle, from the user or its role. For sources the user gives the
+/* Returns the slots of a buffer, from the user or its role. For sources the user gives the
  * number beyond what the pipeline holds. */
-static int slots_of(const sli_lowering *l, const sli_bundle *b) {
-  int slots = sli_lower_given(l, b->role, sli_bundle_stage(l, b));
+static int slots_of(const sli_lowering *l, const sli_buffer *b) {
+  int slots = sli_lower_given(l, b->role, sli_buffer_stage(l, b));
   if (!slots) return derived(l, b);
   return b->role == SLI_ROLE_LOAD ? slots + most_credits(l) : slots;
 }
@@ -271,21 +271,21 @@ static void set_device_numbers(sli_lowering *l) {
 /* Gives parameters two slots: a step reads the version made two updates before it, so that it
  * need not wait for the last one. The update then reads one slot and writes the other
  * (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
-static void add_version(sli_lowering *l, int bundle) {
-  sli_bundle *b = &l->bundles[bundle];
+static void add_version(sli_lowering *l, int buffer) {
+  sli_buffer *b = &l->buffers[buffer];
   int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers);
   memcpy(readers, b->consumers, (size_t)b->nconsumers * sizeof *readers);
   readers[b->nconsumers++] = b->producer;
   b->consumers = readers;
   b->initial = 2;
-  sli_add_port(&l->groups[b->producer], bundle, false);
+  sli_add_port(&l->tasks[b->producer], buffer, false);
 }
 
 sl_status sli_lower_versions(sli_lowering *l) {
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers; i++) {
+    const sli_buffer *b = &l->buffers[i];
     if (b->role != SLI_ROLE_PARAM || b->producer == SL_NONE) continue;
-    int slots = sli_lower_given(l, SLI_ROLE_PARAM, sli_bundle_stage(l, b));
+    int slots = sli_lower_given(l, SLI_ROLE_PARAM, sli_buffer_stage(l, b));
     if (slots > 2)
       return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", slots);
     if (slots == 2) add_version(l, i);
@@ -295,12 +295,12 @@ sl_status sli_lower_versions(sli_lowering *l) {
 
 /* Returns how far a quota may be raised during the run. Address space is reserved, where that is
  * free, and room in tables; the largest plans are only ever predicted. Shared slots, transfers
- * of such bundles, and aliased bundles cannot grow. */
-static int most_slots(const sli_lowering *l, const sli_bundle *b) {
+ * of such buffers, and aliased buffers cannot grow. */
+static int most_slots(const sli_lowering *l, const sli_buffer *b) {
   const sl_memory_ops *memory = l->in->kind->memory[b->home];
-  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->cover ||
+  bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->aliased_by ||
                b->role == SLI_ROLE_TURN || b->role == SLI_ROLE_BACK;
-  if (fixed || (b->source != SL_NONE && !l->bundles[b->source].quota_most)) return 0;
+  if (fixed || (b->source != SL_NONE && !l->buffers[b->source].quota_most)) return 0;
   if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
   int step = b->rate == SLI_PER_TICK ? ticks_of(l) : l->in->m;
   return SLI_MAX(b->quota, SLI_MIN(4 * b->quota + 8, 2 * step));
@@ -310,8 +310,8 @@ sl_status sli_lower_quotas(sli_lowering *l) {
   sli_role counted = l->pick.split ? SLI_ROLE_ACT_W : SLI_ROLE_ACT_B;
   sl_status status = check_given(l);
   if (status) return status;
-  for (int i = 0; i < l->nbundles; i++) {
-    sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers; i++) {
+    sli_buffer *b = &l->buffers[i];
     b->quota = slots_of(l, b);
     b->quota_most = most_slots(l, b);
     if (b->credit && b->role == counted) b->activation = 1.0 / (l->pick.v * l->in->k);

@@ -16,12 +16,12 @@ typedef enum sli_role {
   SLI_ROLE_ACT_W,   /* activations that W frees */
   SLI_ROLE_ACT_PART, /* activations kept by some pieces and recomputed by others */
   SLI_ROLE_KV,      /* keys and values of a microbatch (KV cache), growing piece by piece */
-  SLI_ROLE_DKV,     /* such a record used by one group only */
+  SLI_ROLE_DKV,     /* such a record used by one task only */
   SLI_ROLE_RECORD,  /* record that lasts from step to step */
   SLI_ROLE_FWD,     /* activations sent to the next stage */
   SLI_ROLE_BWD,     /* gradients sent to the previous stage */
   SLI_ROLE_DY,      /* gradients that B makes for W */
-  SLI_ROLE_INNER,   /* from group to group within the same pass and stage */
+  SLI_ROLE_INNER,   /* from task to task within the same pass and stage */
   SLI_ROLE_SPREAD,  /* activations of blocks sharded over all stages, kept for the backward pass */
   SLI_ROLE_BETWEEN, /* INNER from block to block, where blocks take turns (home.c) */
   SLI_ROLE_LOAD,    /* data from sources */
@@ -31,7 +31,7 @@ typedef enum sli_role {
   SLI_ROLE_STORE,   /* copies for a checkpoint */
   SLI_ROLE_WRITTEN, /* manifest entries for those copies */
   SLI_ROLE_BACK,    /* no data: data that a source gave some ticks ago has been delivered */
-  SLI_ROLE_TURN,    /* no data: grants the turn in a lane (shared slots) */
+  SLI_ROLE_TURN,    /* no data: grants the turn in a slot pool */
   SLI_ROLE_H2D,     /* copy into a device's memory */
   SLI_ROLE_D2H,     /* copy out of a device's memory */
   SLI_ROLE_D2D,     /* copy from one device's memory into another's */

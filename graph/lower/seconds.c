@@ -64,7 +64,7 @@ static bool is_part_of(const sli_block *part, const char *block) {
 }
 
 /* Returns the given cost of a stage's part of a block sharded over all stages. */
-static sl_stage_cost spread_cost(const sli_lowering *l, const sli_group *g) {
+static sl_stage_cost spread_cost(const sli_lowering *l, const sli_task *g) {
   const sl_cost *c = &l->in->options->cost;
   const sli_block *block = &l->in->g->blocks[g->nodes[0]->block];
   for (int i = 0; i < c->nspread; i++)
@@ -72,31 +72,31 @@ static sl_stage_cost spread_cost(const sli_lowering *l, const sli_group *g) {
   return (sl_stage_cost){0};
 }
 
-static sl_stage_cost pass_cost(const sli_lowering *l, const sli_group *g) {
+static sl_stage_cost pass_cost(const sli_lowering *l, const sli_task *g) {
   const sl_cost *c = &l->in->options->cost;
-  if (sli_is_spread_group(l, g)) return spread_cost(l, g);
+  if (sli_is_spread_task(l, g)) return spread_cost(l, g);
   return c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
 }
 
-static double estimate(const sli_lowering *l, const sli_group *g, int32_t tick) {
+static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) {
     const sli_node *n = g->nodes[i];
-    if (!sli_lower_is_measured(l, n)) seconds += (n->again ? sli_lower_again(l) : 1) * node_seconds(l, n, tick);
+    if (!sli_lower_is_measured(l, n)) seconds += (n->again ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
   }
   return seconds;
 }
 
-/* Returns a group's share of its stage's pass. Where a pass has several groups, the given time
+/* Returns a task's share of its stage's pass. Where a pass has several tasks, the given time
  * is divided in proportion to the cost of their ops. */
-static double share_of_pass(const sli_lowering *l, const sli_group *g) {
-  bool spread = sli_is_spread_group(l, g);
+static double share_of_pass(const sli_lowering *l, const sli_task *g) {
+  bool spread = sli_is_spread_task(l, g);
   double all = 0;
   int count = 0;
-  for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->groups[i].before) {
-    const sli_group *other = &l->groups[i];
+  for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->tasks[i].before) {
+    const sli_task *other = &l->tasks[i];
     bool same = other->cls == g->cls && other->phase == g->phase && other->host == g->host;
-    if (!same || sli_is_spread_group(l, other) != spread) continue;
+    if (!same || sli_is_spread_task(l, other) != spread) continue;
     if (spread && other->part != g->part) continue;
     all += estimate(l, other, 0);
     count++;
@@ -106,7 +106,7 @@ static double share_of_pass(const sli_lowering *l, const sli_group *g) {
 
 /* Returns the user's seconds, which are given for a whole microbatch. Unless the number of
  * chunks is known, they cover all chunks of the device. */
-static double given_seconds(const sli_lowering *l, const sli_group *g) {
+static double given_seconds(const sli_lowering *l, const sli_task *g) {
   const sl_cost *c = &l->in->options->cost;
   if (g->stage == SL_NONE) return 0;
   sl_stage_cost of = pass_cost(l, g);
@@ -132,12 +132,12 @@ sl_status sli_lower_check_cost(const sli_lowering *l) {
   return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given, l->stages);
 }
 
-bool sli_updates_on_host(const sli_group *g) {
+bool sli_updates_on_host(const sli_task *g) {
   return g->host && g->phase == SLI_PHASE_UPDATE && g->stage != SL_NONE;
 }
 
 /* Returns the seconds of an update on the host, which is bound by memory bandwidth. */
-static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
+static double host_update_seconds(const sli_lowering *l, const sli_task *g) {
   double rate = sli_lower_host_rate(l->in), sum = 0;
   for (int i = 0; i < g->nnodes; i++) {
     double flops, bytes;
@@ -149,35 +149,35 @@ static double host_update_seconds(const sli_lowering *l, const sli_group *g) {
 
 /* Returns the fixed seconds of a step. Each device counts them once, with the updates of its
  * first chunk. */
-static double step_seconds(const sli_lowering *l, const sli_group *g) {
+static double step_seconds(const sli_lowering *l, const sli_task *g) {
   const sl_hardware *h = l->in->options->hardware;
   if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk) return 0;
-  for (int i = g->before; i != SL_NONE; i = l->groups[i].before)
-    if (l->groups[i].phase == SLI_PHASE_UPDATE) return 0;
+  for (int i = g->before; i != SL_NONE; i = l->tasks[i].before)
+    if (l->tasks[i].phase == SLI_PHASE_UPDATE) return 0;
   return h->step_seconds;
 }
 
-static bool reads_of_others(const sli_lowering *l, const sli_group *g) {
+static bool reads_of_others(const sli_lowering *l, const sli_task *g) {
   bool any = false;
-  for (int i = 0; i < g->ninputs; i++) any |= l->bundles[g->inputs[i]].device != g->device;
+  for (int i = 0; i < g->ninputs; i++) any |= l->buffers[g->inputs[i]].device != g->device;
   return any;
 }
 
 /* Returns the seconds to begin and end a firing, and to wake up when another device triggers it. */
-static double firing_seconds(const sli_lowering *l, const sli_group *g) {
+static double firing_seconds(const sli_lowering *l, const sli_task *g) {
   const sl_hardware *h = l->in->options->hardware;
-  if (!h || g->host || g->hop) return 0;
+  if (!h || g->host || g->transfer) return 0;
   return h->firing_seconds + (h->wake_seconds > 0 && reads_of_others(l, g) ? h->wake_seconds : 0);
 }
 
-static double alone(const sli_lowering *l, const sli_group *g, int32_t tick) {
+static double alone(const sli_lowering *l, const sli_task *g, int32_t tick) {
   if (sli_updates_on_host(g)) return host_update_seconds(l, g);
   double seconds = estimate(l, g, tick) + step_seconds(l, g) + firing_seconds(l, g);
   return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
 }
 
-static bool is_pass(const sli_group *g) {
-  return !g->hop && !g->host && !g->phase && g->cls <= SL_CLASS_W;
+static bool is_pass(const sli_task *g) {
+  return !g->transfer && !g->host && !g->phase && g->cls <= SL_CLASS_W;
 }
 
 /* Passes and exchanges of a device share its memory bandwidth: while exchanges run, passes are
@@ -189,10 +189,10 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
   if (slow <= 1 || l->in->in_line) return NULL;
   double *passes = sli_calloc((size_t)n, sizeof *passes), *exchanges = sli_calloc((size_t)n, sizeof *exchanges);
   for (int i = 0; i < l->ncomputing; i++) {
-    const sli_group *g = &l->groups[i];
+    const sli_task *g = &l->tasks[i];
     double seconds = alone(l, g, 0) * sli_lower_firings(l, g);
     if (is_pass(g)) passes[g->device] += seconds;
-    else if (g->cls == SL_CLASS_C && !g->hop) exchanges[g->device] += seconds;
+    else if (g->cls == SL_CLASS_C && !g->transfer) exchanges[g->device] += seconds;
   }
   for (int d = 0; d < n; d++)
     passes[d] = passes[d] > 0 ? 1 + (slow - 1) * SLI_MIN(exchanges[d] / passes[d], 1) : 1;
@@ -200,35 +200,35 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
   return passes;
 }
 
-double sli_lower_seconds(const sli_lowering *l, const sli_group *g) {
+double sli_lower_seconds(const sli_lowering *l, const sli_task *g) {
   if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
   return alone(l, g, 0);
 }
 
-double sli_lower_slowdown(const double *slowdowns, const sli_group *g) {
+double sli_lower_slowdown(const double *slowdowns, const sli_task *g) {
   return slowdowns && is_pass(g) ? slowdowns[g->device] : 1;
 }
 
-double sli_home_seconds(const sli_lowering *l, sl_space home, bool back, size_t bytes) {
+double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, size_t bytes) {
   const sl_hardware *h = l->in->options->hardware;
   if (!h) return 0;
   const double rates[SL_SPACE_COUNT][2] = {
       [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
       [SL_SPACE_DISK] = {h->disk_write_bytes_per_second, h->disk_read_bytes_per_second}};
-  double rate = rates[home][back];
+  double rate = rates[home][backward];
   return rate > 0 ? (double)bytes / rate : 0;
 }
 
 /* ---- durations by tick, where the number of valid rows varies -------------------------------- */
 
 /* Scales the seconds of a full slot to the expected rows. */
-double sli_lower_copied(const sli_lowering *l, const sli_group *g, int32_t tick) {
-  const sl_tensor *extent = g->hop->route == SLI_ROUTE_FLIGHT ? NULL : l->bundles[g->outputs[0]].extent;
+double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick) {
+  const sl_tensor *extent = g->transfer->kind == SLI_TRANSFER_FLIGHT ? NULL : l->buffers[g->outputs[0]].extent;
   return extent ? g->seconds * (double)sli_lower_expected(extent, tick) / (double)extent->rows : g->seconds;
 }
 
-const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g, double slowdown) {
-  bool any = g->hop && g->hop->route != SLI_ROUTE_FLIGHT && l->bundles[g->outputs[0]].extent;
+const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown) {
+  bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT && l->buffers[g->outputs[0]].extent;
   for (int i = 0; i < g->nnodes; i++) any |= set_of(g->nodes[i]) != NULL;
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
       sli_cost_is_given(&l->in->options->cost))
@@ -236,6 +236,6 @@ const double *sli_lower_seconds_table(const sli_lowering *l, const sli_group *g,
   int32_t ticks = sli_lower_ticks(l, false);
   double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
-    table[t] = g->hop ? sli_lower_copied(l, g, t) : slowdown * alone(l, g, t);
+    table[t] = g->transfer ? sli_lower_copied(l, g, t) : slowdown * alone(l, g, t);
   return table;
 }

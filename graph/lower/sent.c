@@ -23,7 +23,7 @@ static int merge_exchanges(sli_sent_exchange *of, int n) {
   return count;
 }
 
-static void add_exchanges(const sli_lowering *l, const sli_group *g, sli_sent *to, size_t *capacity) {
+static void add_exchanges(const sli_lowering *l, const sli_task *g, sli_sent *to, size_t *capacity) {
   double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1];
   sli_lower_received(l, g, bytes);
   for (int a = 0; a < SLI_AXES; a++)
@@ -35,26 +35,26 @@ static void add_exchanges(const sli_lowering *l, const sli_group *g, sli_sent *t
     }
 }
 
-typedef struct hops {
+typedef struct transfers {
   const sli_lowering *l;
   sli_sent *to;
   size_t capacity;
-} hops;
+} transfers;
 
-static void add_hop(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes) {
-  hops *h = ctx;
+static void add_transfer(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes) {
+  transfers *h = ctx;
   const int *place = h->l->in->place_of;
   if (traffic != SL_TRAFFIC_PIPELINE || from == to) return;
-  SLI_GROW(h->to->hops, (size_t)h->to->nhops, h->capacity);
-  h->to->hops[h->to->nhops++] = (sli_sent_hop){place[from], place[to], (double)bytes};
+  SLI_GROW(h->to->transfers, (size_t)h->to->ntransfers, h->capacity);
+  h->to->transfers[h->to->ntransfers++] = (sli_sent_transfer){place[from], place[to], (double)bytes};
 }
 
 static int by_places(const void *a, const void *b) {
-  const sli_sent_hop *x = a, *y = b;
+  const sli_sent_transfer *x = a, *y = b;
   return x->from != y->from ? x->from - y->from : x->to - y->to;
 }
 
-static int merge_hops(sli_sent_hop *of, int n) {
+static int merge_transfers(sli_sent_transfer *of, int n) {
   int count = 0;
   if (n) qsort(of, (size_t)n, sizeof *of, by_places);
   for (int i = 0; i < n; i++) {
@@ -82,17 +82,17 @@ sli_sent *sli_lower_sent(const sli_lowering *l) {
   sli_sent *to = sli_calloc(1, sizeof *to);
   size_t capacity = 0;
   *to = (sli_sent){.ticks = l->in->m * l->in->k, .computing = computing(l)};
-  for (int i = 0; i < l->ngroups; i++)
-    if (!l->groups[i].rank && l->groups[i].device >= 0) add_exchanges(l, &l->groups[i], to, &capacity);
+  for (int i = 0; i < l->ntasks; i++)
+    if (!l->tasks[i].rank && l->tasks[i].device >= 0) add_exchanges(l, &l->tasks[i], to, &capacity);
   to->nexchanges = merge_exchanges(to->exchanges, to->nexchanges);
-  sl_plan_moves(l->plan, add_hop, &(hops){.l = l, .to = to});
-  to->nhops = merge_hops(to->hops, to->nhops);
+  sl_plan_moves(l->plan, add_transfer, &(transfers){.l = l, .to = to});
+  to->ntransfers = merge_transfers(to->transfers, to->ntransfers);
   return to;
 }
 
 void sli_sent_destroy(sli_sent *sent) {
   if (!sent) return;
   free(sent->exchanges);
-  free(sent->hops);
+  free(sent->transfers);
   free(sent);
 }

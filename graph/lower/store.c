@@ -23,49 +23,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- groups and bundles ---------------------------------------------------------- */
+/* ---- tasks and buffers ---------------------------------------------------------- */
 
-static int versions(const sli_bundle *b) {
-  return b->held || b->stay != SL_SPACE_DEVICE ? 1 : b->initial;
+static int versions(const sli_buffer *b) {
+  return b->held || b->target != SL_SPACE_DEVICE ? 1 : b->initial;
 }
 
 /* Returns the stage of a parameter or of optimizer state; SL_NONE: neither. */
 static int state_stage(const sli_lowering *l, const sl_tensor *t) {
-  int bundle = l->spots[t->id].bundle;
-  if (bundle == SL_NONE) return SL_NONE;
+  int buffer = l->spots[t->id].buffer;
+  if (buffer == SL_NONE) return SL_NONE;
   if (t->param) return l->stage_of[t->home];
-  const sli_bundle *b = &l->bundles[bundle];
+  const sli_buffer *b = &l->buffers[buffer];
   bool state = b->producer != SL_NONE && b->memory == SL_MEMORY_OPTIMIZER;
-  return state ? l->groups[b->producer].stage : SL_NONE;
+  return state ? l->tasks[b->producer].stage : SL_NONE;
 }
 
-/* Marks the bundles that checkpoints store from: all updated state but replicas. */
+/* Marks the buffers that checkpoints store from: all updated state but replicas. */
 static void mark_stored(sli_lowering *l) {
   for (int i = 0; i < l->in->g->ntensors; i++) {
     const sl_tensor *t = l->in->g->tensors[i];
     if (t->replica || state_stage(l, t) == SL_NONE) continue;
-    sli_bundle *b = &l->bundles[l->spots[i].bundle];
+    sli_buffer *b = &l->buffers[l->spots[i].buffer];
     b->image.stored = b->producer != SL_NONE;
   }
 }
 
-/* Returns the bundle in which a group hands over copies of what it updates, or SL_NONE. */
-static int copies_of(const sli_lowering *l, const sli_group *g) {
+/* Returns the buffer in which a task hands over copies of what it updates, or SL_NONE. */
+static int copies_of(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->noutputs; i++)
-    if (l->bundles[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
+    if (l->buffers[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
   return SL_NONE;
 }
 
-static bool updates_stored(const sli_lowering *l, int group) {
-  const sli_group *g = &l->groups[group];
+static bool updates_stored(const sli_lowering *l, int task) {
+  const sli_task *g = &l->tasks[task];
   for (int i = 0; i < g->noutputs; i++)
-    if (l->bundles[g->outputs[i]].image.stored) return true;
+    if (l->buffers[g->outputs[i]].image.stored) return true;
   return false;
 }
 
-static int add_group(sli_lowering *l, const char *name, int stage, int rank) {
-  return sli_add_group(
-      l, (sli_group){.name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
+static int add_task(sli_lowering *l, const char *name, int stage, int rank) {
+  return sli_add_task(
+      l, (sli_task){.name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
                      .device = stage == SL_NONE ? sli_speaker(l->in) : sli_lower_device(l, stage, rank),
                      .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage],
                      .rate = SLI_PER_STORE, .host = true});
@@ -79,24 +79,24 @@ static const char *name_at(sli_lowering *l, const char *name, int stage, int ran
 
 /* Adds a register; the number, 1, 2, ..., distinguishes registers of one name. */
 static void add_link(sli_lowering *l, sli_role role, int number, int from, int to, size_t bytes) {
-  const sli_group *a = &l->groups[from];
+  const sli_task *a = &l->tasks[from];
   int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers);
   const char *name = sli_roles[role].name;
   const char *full = number == 1 ? sli_arena_format(&l->arena, "%s@", name)
                                  : sli_arena_format(&l->arena, "%s.%d@", name, number);
   consumers[0] = to;
-  sli_add_bundle(l, (sli_bundle){.name = name_at(l, full, a->stage, a->rank), .role = role,
+  sli_add_buffer(l, (sli_buffer){.name = name_at(l, full, a->stage, a->rank), .role = role,
                                  .producer = from, .nconsumers = 1, .consumers = consumers,
                                  .rate = SLI_PER_STORE, .memory = sli_roles[role].memory,
-                                 .device = a->device, .bytes = bytes, .over = SL_NONE});
+                                 .device = a->device, .bytes = bytes, .aliases = SL_NONE});
 }
 
-/* Lays out the copies of all that a group updates, one behind the other; returns their bytes. */
-static size_t lay_out_copies(sli_lowering *l, int group) {
-  const sli_group *g = &l->groups[group];
+/* Lays out the copies of all that a task updates, one behind the other; returns their bytes. */
+static size_t lay_out_copies(sli_lowering *l, int task) {
+  const sli_task *g = &l->tasks[task];
   size_t bytes = 0;
   for (int i = 0; i < g->noutputs; i++) {
-    sli_bundle *b = &l->bundles[g->outputs[i]];
+    sli_buffer *b = &l->buffers[g->outputs[i]];
     if (!b->image.stored) continue;
     b->image = (sli_image){true, bytes, b->bytes};
     bytes += (size_t)versions(b) * b->bytes;
@@ -110,16 +110,16 @@ typedef struct receipt {
   uint64_t stored; /* 1: the state is stored; 0: storing failed, and nothing is committed */
 } receipt;
 
-/* Adds the store of a stage on one of its devices; updates may be several groups, one for each
+/* Adds the store of a stage on one of its devices; updates may be several tasks, one for each
  * block. */
 static void add_store(sli_lowering *l, int stage, int rank, int commit) {
-  int store = SL_NONE, updates = l->ngroups;
+  int store = SL_NONE, updates = l->ntasks;
   for (int i = 0; i < updates; i++) {
-    const sli_group *g = &l->groups[i];
+    const sli_task *g = &l->tasks[i];
     if (g->phase != SLI_PHASE_UPDATE || g->stage != stage || g->rank != rank) continue;
     if (!updates_stored(l, i)) continue;
-    if (store == SL_NONE) store = add_group(l, name_at(l, "store", stage, rank), stage, rank);
-    add_link(l, SLI_ROLE_STORE, l->groups[store].ninputs + 1, i, store, lay_out_copies(l, i));
+    if (store == SL_NONE) store = add_task(l, name_at(l, "store", stage, rank), stage, rank);
+    add_link(l, SLI_ROLE_STORE, l->tasks[store].ninputs + 1, i, store, lay_out_copies(l, i));
   }
   if (store != SL_NONE) add_link(l, SLI_ROLE_WRITTEN, 1, store, commit, sizeof(receipt));
 }
@@ -128,7 +128,7 @@ void sli_lower_store(sli_lowering *l) {
   if (!l->in->stores || !l->in->options->store_every || l->in->g->options.infer) return;
   l->store = true;
   mark_stored(l);
-  int commit = add_group(l, "commit", SL_NONE, 0);
+  int commit = add_task(l, "commit", SL_NONE, 0);
   for (int s = 0; s < l->stages; s++)
     for (int r = 0; r < l->in->ranks; r++) add_store(l, s, r, commit);
 }
@@ -187,16 +187,16 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
   return &s->all[stage * s->ranks + rank];
 }
 
-/* Returns the input of its store group that has the copies of what a group updates. */
+/* Returns the input of its store task that has the copies of what a task updates. */
 static int store_input(const sli_lowering *l, int update) {
-  int copies = copies_of(l, &l->groups[update]);
+  int copies = copies_of(l, &l->tasks[update]);
   if (copies == SL_NONE) return SL_NONE;
-  return sli_group_port(l, &l->groups[l->bundles[copies].consumers[0]], copies, false);
+  return sli_task_port(l, &l->tasks[l->buffers[copies].consumers[0]], copies, false);
 }
 
 static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor *t) {
   const sli_spot *spot = &l->spots[t->id];
-  const sli_bundle *b = &l->bundles[spot->bundle];
+  const sli_buffer *b = &l->buffers[spot->buffer];
   sli_arena *arena = &l->in->g->arena;
   bool copied = l->store && b->producer != SL_NONE;
   int n = versions(b), input = copied ? store_input(l, b->producer) : SL_NONE;
@@ -205,7 +205,7 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
     const char *name = sli_arena_strdup(arena, t->name);
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
     s->items[s->count++] = (item){name, t->type, t->shard, t->replica,
-                                  l->bundles[sli_bundle_home(l, spot->bundle)].reg, v, spot->offset,
+                                  l->buffers[sli_buffer_home(l, spot->buffer)].reg, v, spot->offset,
                                   input, b->image.offset + (size_t)v * b->image.bytes + spot->offset,
                                   t->param ? 0 : t->init.scale};
   }
@@ -232,20 +232,20 @@ void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
 
 static const sl_op store_op, commit_op;
 
-/* Writes the copies of all that a group updates, for the steps in which they are stored. */
-int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
-  const sli_group *g = &l->groups[group];
+/* Writes the copies of all that a task updates, for the steps in which they are stored. */
+int sli_lower_store_copies(sli_lowering *l, int task, sl_program_call *calls) {
+  const sli_task *g = &l->tasks[task];
   int to = copies_of(l, g), n = 0;
   if (to == SL_NONE || g->rate == SLI_PER_STORE) return 0;
-  int target = sli_group_port(l, g, to, true);
+  int target = sli_task_port(l, g, to, true);
   for (int i = 0; i < g->noutputs; i++) {
-    const sli_bundle *b = &l->bundles[g->outputs[i]];
+    const sli_buffer *b = &l->buffers[g->outputs[i]];
     if (!b->image.stored || !b->bytes) continue;
     for (int v = 0; v < versions(b); v++) {
       bool newest = v + 1 == versions(b);
       sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
       sl_type *type = sl_plan_alloc(l->plan, sizeof *type);
-      places[0] = (sl_place){sli_group_port(l, g, g->outputs[i], newest), 0};
+      places[0] = (sl_place){sli_task_port(l, g, g->outputs[i], newest), 0};
       places[1] = (sl_place){target, b->image.offset + (size_t)v * b->image.bytes};
       *type = SL_TYPE(SL_F32, (int64_t)(b->image.bytes / sizeof(float)));
       calls[n++] = (sl_program_call){
@@ -256,26 +256,26 @@ int sli_lower_store_copies(sli_lowering *l, int group, sl_program_call *calls) {
   return n;
 }
 
-int sli_lower_store_calls(const sli_lowering *l, int group) {
-  const sli_group *g = &l->groups[group];
+int sli_lower_store_calls(const sli_lowering *l, int task) {
+  const sli_task *g = &l->tasks[task];
   int n = 0;
   for (int i = 0; i < g->noutputs && l->store; i++)
-    if (l->bundles[g->outputs[i]].image.stored) n += versions(&l->bundles[g->outputs[i]]);
+    if (l->buffers[g->outputs[i]].image.stored) n += versions(&l->buffers[g->outputs[i]]);
   return n;
 }
 
 /* Writes the one call of a store or commit actor: all its inputs, and its receipt. */
-sl_program *sli_lower_store_program(sli_lowering *l, int group) {
-  const sli_group *g = &l->groups[group];
+sl_program *sli_lower_store_program(sli_lowering *l, int task) {
+  const sli_task *g = &l->tasks[task];
   sl_plan *plan = l->plan;
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
   int ports = g->ninputs + g->noutputs;
   sl_place *places = sl_plan_alloc(plan, (size_t)ports * sizeof *places);
   sl_type *types = sl_plan_alloc(plan, (size_t)ports * sizeof *types);
   for (int i = 0; i < ports; i++) {
-    int bundle = i < g->ninputs ? g->inputs[i] : g->outputs[i - g->ninputs];
+    int buffer = i < g->ninputs ? g->inputs[i] : g->outputs[i - g->ninputs];
     places[i] = (sl_place){i, 0};
-    types[i] = SL_TYPE(SL_F32, (int64_t)(l->bundles[bundle].bytes / sizeof(float)));
+    types[i] = SL_TYPE(SL_F32, (int64_t)(l->buffers[buffer].bytes / sizeof(float)));
   }
   bool commit = g->stage == SL_NONE;
   struct sli_store_user *user = sl_plan_alloc(plan, sizeof *user);

@@ -18,22 +18,22 @@
 
 #include <stdlib.h>
 
-int sli_lower_firings(const sli_lowering *l, const sli_group *g) {
+int sli_lower_firings(const sli_lowering *l, const sli_task *g) {
   if (g->rate >= SLI_PER_STEP) return 1;
   if (g->rate == SLI_PER_LEAVING) return l->in->m * l->in->leaving;
-  const sli_visits *visits = sli_group_visits(l, g);
+  const sli_visits *visits = sli_task_visits(l, g);
   if (visits) return visits->count;
   int ticks = sli_lower_ticks(l, g->eval);
   return g->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
 }
 
-bool sli_is_piece(const sli_lowering *l, const sli_bundle *b) {
-  return b->source != SL_NONE && b->rate == SLI_PER_MICROBATCH && sli_is_swept(&l->bundles[b->origin]);
+bool sli_is_piece(const sli_lowering *l, const sli_buffer *b) {
+  return b->source != SL_NONE && b->rate == SLI_PER_MICROBATCH && sli_is_swept(&l->buffers[b->origin]);
 }
 
 /* Returns the number of a piece; pieces are made in order. */
-static int piece_of(const sli_lowering *l, const sli_bundle *b) {
-  return (int)(b - l->bundles) - l->groups[b->producer].outputs[0];
+static int piece_of(const sli_lowering *l, const sli_buffer *b) {
+  return (int)(b - l->buffers) - l->tasks[b->producer].outputs[0];
 }
 
 /* ---- maps ------------------------------------------------------------------------------------ */
@@ -52,33 +52,33 @@ static sl_map_entry of_tick(pair p, bool alone) {
 }
 
 /* Returns the map entry of piece `own`, from its first reader to its last. */
-static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool back) {
+static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool backward) {
   int last = l->in->k - 1;
-  if (p.j != own || (!back && p.k == own)) return (sl_map_entry){0, SL_SKIP};
-  return (sl_map_entry){0, back ? when(p.k == last, p.k == own) : when(p.k == own + 1, p.k == last)};
+  if (p.j != own || (!backward && p.k == own)) return (sl_map_entry){0, SL_SKIP};
+  return (sl_map_entry){0, backward ? when(p.k == last, p.k == own) : when(p.k == own + 1, p.k == last)};
 }
 
-static sl_map_entry entry(const sli_lowering *l, const sli_group *g, const sli_bundle *b, pair p) {
-  if (sli_is_piece(l, b)) return of_piece(l, p, piece_of(l, b), g->back);
+static sl_map_entry entry(const sli_lowering *l, const sli_task *g, const sli_buffer *b, pair p) {
+  if (sli_is_piece(l, b)) return of_piece(l, p, piece_of(l, b), g->backward);
   return of_tick(p, sli_is_swept(b));
 }
 
 /* Lists all pairs of a microbatch in firing order. */
-static pair *all_pairs(const sli_lowering *l, bool back) {
+static pair *all_pairs(const sli_lowering *l, bool backward) {
   pair *all = sli_calloc((size_t)sli_lower_pairs(l), sizeof *all), *at = all;
   for (int i = 0; i < l->in->k; i++) {
-    int k = back ? l->in->k - 1 - i : i;
+    int k = backward ? l->in->k - 1 - i : i;
     for (int j = 0; j <= k; j++) *at++ = (pair){k, j};
   }
   return all;
 }
 
-int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b) {
+int32_t sli_sweep_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
   int n = sli_lower_pairs(l);
   if (b->rate == SLI_PER_PAIR) return sl_plan_map_each(l->plan);
   if (b->rate == SLI_PER_MICROBATCH && !sli_is_piece(l, b))
     return sl_plan_map_span(l->plan, (uint32_t)n);
-  pair *pairs = all_pairs(l, g->back);
+  pair *pairs = all_pairs(l, g->backward);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int i = 0; i < n; i++) entries[i] = entry(l, g, b, pairs[i]);
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, sli_is_piece(l, b) ? 1 : l->in->k, entries);
@@ -87,16 +87,16 @@ int32_t sli_sweep_map(const sli_lowering *l, const sli_group *g, const sli_bundl
   return map;
 }
 
-int32_t sli_piece_map(const sli_lowering *l, const sli_bundle *b) {
+int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b) {
   sl_map_entry entries[l->in->k];
   for (int j = 0; j < l->in->k; j++)
     entries[j] = (sl_map_entry){0, j == piece_of(l, b) ? SL_FIRST | SL_LAST : SL_SKIP};
   return sl_plan_add_map(l->plan, (uint32_t)l->in->k, 1, entries);
 }
 
-int32_t sli_sweep_ticks(const sli_lowering *l, const sli_group *g, int32_t end) {
+int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end) {
   int n = sli_lower_firings(l, g), each = sli_lower_pairs(l), begin = end - sli_lower_ticks(l, g->eval);
-  pair *pairs = all_pairs(l, g->back);
+  pair *pairs = all_pairs(l, g->backward);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int i = 0; i < n; i++)
     entries[i] = (sl_map_entry){begin + i / each * l->in->k + pairs[i % each].k, SL_FIRST | SL_LAST};

@@ -1,5 +1,5 @@
-/* Firing times of groups where microbatches skip stages, and the keys of what they read and
- * write (ways.c). */
+/* Firing times of tasks where microbatches skip stages, and the keys of what they read and
+ * write (stage_routes.c). */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@ static bool is_all(const sli_lowering *l, const sli_visits *v) { return v->count
 /* ---- queries
  * ------------------------------------------------------------------------------------ */
 
-static const sli_passage *way_of(const sli_lowering *l, int bundle) {
-  const sli_walks *w = l->walks;
-  return w && bundle < w->nways && w->of[bundle].made_as != SL_NONE ? &w->of[bundle] : NULL;
+static const sli_stage_route *route_of(const sli_lowering *l, int buffer) {
+  const sli_stage_routes *w = l->routes;
+  return w && buffer < w->nroutes && w->of[buffer].made_as != SL_NONE ? &w->of[buffer] : NULL;
 }
 
 static const sli_visits *some_of(const sli_lowering *l, const sli_visits *v) {
@@ -20,47 +20,47 @@ static const sli_visits *some_of(const sli_lowering *l, const sli_visits *v) {
 
 /* Returns the single reader of a transfer of data made once a step, whose firings the transfer
  * shares. */
-static const sli_group *follows(const sli_lowering *l, const sli_group *g) {
-  bool one = g->hop && g->hop->reader != SL_NONE && l->bundles[g->hop->origin].rate >= SLI_PER_STEP;
-  return one ? &l->groups[g->hop->reader] : NULL;
+static const sli_task *follows(const sli_lowering *l, const sli_task *g) {
+  bool one = g->transfer && g->transfer->reader != SL_NONE && l->buffers[g->transfer->origin].rate >= SLI_PER_STEP;
+  return one ? &l->tasks[g->transfer->reader] : NULL;
 }
 
-const sli_visits *sli_bundle_visits(const sli_lowering *l, const sli_bundle *b) {
-  if (!l->walks || b->rate >= SLI_PER_STEP || b->eval) return NULL;
-  const sli_passage *along = way_of(l, b->origin);
+const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b) {
+  if (!l->routes || b->rate >= SLI_PER_STEP || b->eval) return NULL;
+  const sli_stage_route *along = route_of(l, b->origin);
   if (along) return some_of(l, &along->visits);
-  const sli_group *reader = b->producer == SL_NONE ? NULL : follows(l, &l->groups[b->producer]);
-  if (reader) return sli_group_visits(l, reader);
-  int by = l->bundles[b->origin].producer;
-  return by == SL_NONE ? NULL : sli_group_visits(l, &l->groups[by]);
+  const sli_task *reader = b->producer == SL_NONE ? NULL : follows(l, &l->tasks[b->producer]);
+  if (reader) return sli_task_visits(l, reader);
+  int by = l->buffers[b->origin].producer;
+  return by == SL_NONE ? NULL : sli_task_visits(l, &l->tasks[by]);
 }
 
-/* Returns a group's visits; reports have those of what they read. */
-const sli_visits *sli_group_visits(const sli_lowering *l, const sli_group *g) {
-  if (!l->walks || g->rate != SLI_PER_TICK || g->eval) return NULL;
-  if (sli_is_of_pass(g)) return some_of(l, &l->walks->stage[g->stage]);
-  if (follows(l, g)) return sli_group_visits(l, follows(l, g));
-  if (!g->hop && !(g->cls == SL_CLASS_L && g->ninputs)) return NULL;
-  return sli_bundle_visits(l, &l->bundles[g->hop ? g->hop->origin : g->inputs[0]]);
+/* Returns a task's visits; reports have those of what they read. */
+const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g) {
+  if (!l->routes || g->rate != SLI_PER_TICK || g->eval) return NULL;
+  if (sli_is_of_pass(g)) return some_of(l, &l->routes->stage[g->stage]);
+  if (follows(l, g)) return sli_task_visits(l, follows(l, g));
+  if (!g->transfer && !(g->cls == SL_CLASS_L && g->ninputs)) return NULL;
+  return sli_buffer_visits(l, &l->buffers[g->transfer ? g->transfer->origin : g->inputs[0]]);
 }
 
-int sli_bundle_taken_for(const sli_lowering *l, const sli_group *g, int bundle) {
-  int origin = l->bundles[bundle].origin;
-  const sli_passage *along = way_of(l, origin);
+int sli_buffer_taken_for(const sli_lowering *l, const sli_task *g, int buffer) {
+  int origin = l->buffers[buffer].origin;
+  const sli_stage_route *along = route_of(l, origin);
   if (!along) return origin;
   return g->stage == along->from ? along->made_as : along->read_as;
 }
 
-/* Returns the first port among those that stand for the same bundle. */
-static int base_of(const sli_lowering *l, const sli_group *g, const int *bundles, int port) {
+/* Returns the first port among those that stand for the same buffer. */
+static int base_of(const sli_lowering *l, const sli_task *g, const int *buffers, int port) {
   int i = 0;
-  if (!way_of(l, l->bundles[bundles[port]].origin)) return port;
-  while (sli_bundle_taken_for(l, g, bundles[i]) != sli_bundle_taken_for(l, g, bundles[port])) i++;
+  if (!route_of(l, l->buffers[buffers[port]].origin)) return port;
+  while (sli_buffer_taken_for(l, g, buffers[i]) != sli_buffer_taken_for(l, g, buffers[port])) i++;
   return i;
 }
 
-const int32_t *sli_visits_bases(const sli_lowering *l, const sli_group *g) {
-  if (!l->walks || g->hop) return NULL;
+const int32_t *sli_visits_bases(const sli_lowering *l, const sli_task *g) {
+  if (!l->routes || g->transfer) return NULL;
   int32_t *bases = sl_plan_alloc(l->plan, (size_t)(g->ninputs + g->noutputs) * sizeof *bases);
   bool any = false;
   for (int i = 0; i < g->ninputs; i++) {
@@ -84,9 +84,9 @@ int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v) {
   return map;
 }
 
-/* Maps firings to keys, which have no gap; groups that also fire in other ticks skip those. */
-int32_t sli_visits_map(const sli_lowering *l, const sli_group *g, const sli_bundle *b) {
-  const sli_visits *fires = sli_group_visits(l, g), *made = sli_bundle_visits(l, b);
+/* Maps firings to keys, which have no gap; tasks that also fire in other ticks skip those. */
+int32_t sli_visits_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
+  const sli_visits *fires = sli_task_visits(l, g), *made = sli_buffer_visits(l, b);
   int n = fires ? fires->count : l->in->m, keys = made ? made->count : l->in->m, key = 0;
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int i = 0; i < n; i++) {

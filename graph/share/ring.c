@@ -3,7 +3,7 @@
  * Queries stay where they are. Each device's keys and values go around the ring: every device
  * copies the chunk that its neighbour has. It takes a step of attention with it while the next
  * one arrives, and so on, as far as its queries see. Only two chunks of other devices are
- * present at a time, for values passed from level to level share slots (lower/lanes.c). In the
+ * present at a time, for values passed from level to level share slots (lower/slot_pools.c). In the
  * backward pass the chunks go around once more. The gradients of their keys and values go to
  * their owner, which adds them up in the order of the steps.
  *

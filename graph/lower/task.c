@@ -1,17 +1,17 @@
-/* Nodes to groups (tasks): a group becomes one actor.
+/* Nodes to tasks: a task becomes one actor.
  *
  * Everything that runs on the same device for the same stage, in the same class and at the same
- * rate, is one group, unless something comes in between. Three things do:
+ * rate, is one task, unless something comes in between. Three things do:
  *
  * - Exchanges. A tensor that other devices must see before a pass can go on cuts the pass in
  *   two. Nodes therefore have levels: one more at each step into an exchange, within it and
- *   out of it. A group holds nodes of one level, so groups cannot wait for each other in a
- *   cycle. An exchange's groups do one thing each: slice, sum, or join. Exchanges of the
+ *   out of it. A task holds nodes of one level, so tasks cannot wait for each other in a
+ *   cycle. An exchange's tasks do one thing each: slice, sum, or join. Exchanges of the
  *   backward pass that read forward tensors could run early; they run as late as their
  *   readers allow, or their results would fill memory.
  * - Sweeps over earlier pieces of the sequence, where these arrive one after another. Such a
- *   group fires for each of them, and levels keep it apart as they do exchanges.
- * - The granularity, if it is finer than a stage. Each block is then a group of its own, and
+ *   task fires for each of them, and levels keep it apart as they do exchanges.
+ * - The granularity, if it is finer than a stage. Each block is then a task of its own, and
  *   its gradients can be exchanged while the backward pass goes on with earlier blocks. */
 #include "graph/lower/ir.h"
 
@@ -40,7 +40,7 @@ static bool is_hosts_update(const sli_lowering *l, const sli_node *n) {
          (!every || n->block % every);
 }
 
-static sl_class group_class(const sli_lowering *l, const sli_node *n) {
+static sl_class task_class(const sli_lowering *l, const sli_node *n) {
   if (is_source(n)) return SL_CLASS_L;
   if (n->cls == SL_CLASS_W && !l->pick.split) return SL_CLASS_B;
   return n->cls;
@@ -51,7 +51,7 @@ static sl_class group_class(const sli_lowering *l, const sli_node *n) {
 typedef struct levels {
   const sli_lowering *l;
   int *level;   /* [nnodes] */
-  bool *back;   /* [nnodes] part of the backward pass, or an exchange of its results */
+  bool *backward;  /* [nnodes] part of the backward pass, or an exchange of its results */
   bool *early;  /* [nnodes] waits for nothing of its own pass: exchanges, slices of a device's
                    own data, resent or recomputed tensors, and constants */
 } levels;
@@ -71,11 +71,11 @@ static bool is_backward(const sli_node *n) {
 }
 
 /* True if both nodes are in the same pass, or in exchanges of the same phase. */
-static bool same_way(const levels *x, const sli_node *a, const sli_node *b) {
-  return is_leveled(a) && a->phase == b->phase && x->back[a->id] == x->back[b->id];
+static bool same_direction(const levels *x, const sli_node *a, const sli_node *b) {
+  return is_leveled(a) && a->phase == b->phase && x->backward[a->id] == x->backward[b->id];
 }
 
-/* Returns the level step from one node to another of the same pass: 1 if no group may hold both. */
+/* Returns the level step from one node to another of the same pass: 1 if no task may hold both. */
 static int level_between(const sli_node *from, const sli_node *to) {
   return stands_apart(from) || stands_apart(to);
 }
@@ -89,24 +89,24 @@ static const sli_node *maker(const sli_node *n, int input) {
 static void find_ways(levels *x) {
   const sl_graph *g = x->l->in->g;
   struct readers {
-    bool back, forth;
+    bool backward, forth;
   } *of = sli_calloc((size_t)g->nnodes, sizeof *of);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    x->back[i] = n->phase == SLI_PHASE_MAIN && is_backward(n);
+    x->backward[i] = n->phase == SLI_PHASE_MAIN && is_backward(n);
     for (int a = 0; a < n->nin && is_exchange(n); a++) {
       const sli_node *p = maker(n, a);
-      x->back[i] |= p && n->phase == SLI_PHASE_MAIN && x->back[p->id];
+      x->backward[i] |= p && n->phase == SLI_PHASE_MAIN && x->backward[p->id];
     }
   }
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
-    if (is_exchange(n) && n->phase == SLI_PHASE_MAIN) x->back[i] |= of[i].back && !of[i].forth;
+    if (is_exchange(n) && n->phase == SLI_PHASE_MAIN) x->backward[i] |= of[i].backward && !of[i].forth;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p) continue;
-      of[p->id].back |= x->back[i];
-      of[p->id].forth |= !x->back[i] && is_leveled(n);
+      of[p->id].backward |= x->backward[i];
+      of[p->id].forth |= !x->backward[i] && is_leveled(n);
     }
   }
   free(of);
@@ -120,7 +120,7 @@ static void find_levels(levels *x) {
     x->early[i] = is_exchange(n) || n->op == &sl_op_slice || n->again || n->resends || !n->nin;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
-      if (!p || !same_way(x, p, n)) continue;
+      if (!p || !same_direction(x, p, n)) continue;
       if (!x->early[p->id]) x->early[i] = false;
       x->level[i] = SLI_MAX(x->level[i], x->level[p->id] + level_between(p, n));
     }
@@ -138,30 +138,30 @@ static void put_off(levels *x) {
     if (x->early[i] && latest[i] != INT_MAX) x->level[i] = SLI_MAX(x->level[i], latest[i]);
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
-      if (!p || !same_way(x, p, n) || !x->early[p->id]) continue;
+      if (!p || !same_direction(x, p, n) || !x->early[p->id]) continue;
       latest[p->id] = SLI_MIN(latest[p->id], x->level[i] - level_between(p, n));
     }
   }
   free(latest);
 }
 
-/* ---- groups -------------------------------------------------------------------------- */
+/* ---- tasks -------------------------------------------------------------------------- */
 
-/* Properties that all nodes of a group have in common. */
+/* Properties that all nodes of a task have in common. */
 typedef struct kin {
   const sl_op *op; /* op of an exchange */
   sl_class cls;
   sli_rate rate;
   int stage, rank, phase, level, part;
   int axis; /* axis of an exchange, where each axis has a queue */
-  bool back;
+  bool backward;
   bool transient; /* exchange of sharded parameters or gradients; no pass waits for those of
                      gradients */
 } kin;
 
 /* Returns the part of its stage that a node belongs to, where the granularity is finer than a
  * stage. Exchanges that a pass waits for in every tick are separated by level alone, unless
- * blocks take turns: a reader of two results of one level then gets them from one group. */
+ * blocks take turns: a reader of two results of one level then gets them from one task. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
   /* waits for the last stage, and others wait for it */
   if (sli_is_spread_node(l, n)) return n->block;
@@ -170,36 +170,36 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
-  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = group_class(l, n),
+  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = task_class(l, n),
                .rate = n->per_step ? SLI_PER_STEP : n->op->sweeps ? SLI_PER_PAIR : SLI_PER_TICK,
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
                .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
-               .back = x->back[n->id],
+               .backward = x->backward[n->id],
                .transient = is_exchange(n) && sli_makes_transient(n)};
 }
 
-static bool is_kin(const sli_group *g, const kin *k) {
+static bool is_kin(const sli_task *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
          g->rate == k->rate && g->level == k->level && g->part == k->part &&
-         g->axis == k->axis && g->back == k->back &&
+         g->axis == k->axis && g->backward == k->backward &&
          (!k->op || (g->nodes[0]->op == k->op && sli_makes_transient(g->nodes[0]) == k->transient));
 }
 
-/* Finds the group of a node. Sources and reports get their own, but slices of a source join it;
- * all other nodes join their kin. The search begins with the newest groups, the most likely
+/* Finds the task of a node. Sources and reports get their own, but slices of a source join it;
+ * all other nodes join their kin. The search begins with the newest tasks, the most likely
  * ones. */
-static int find_group(const sli_lowering *l, const sli_node *n, const kin *k) {
-  if (is_loaded(n)) return l->group_of[n->in[0]->producer->id];
+static int find_task(const sli_lowering *l, const sli_node *n, const kin *k) {
+  if (is_loaded(n)) return l->task_of[n->in[0]->producer->id];
   if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
-  for (int i = *sli_newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->groups[i].before)
-    if (!l->groups[i].host || n->block < 0 || is_hosts_update(l, n))
-      if (is_kin(&l->groups[i], k)) return i;
+  for (int i = *sli_newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->tasks[i].before)
+    if (!l->tasks[i].host || n->block < 0 || is_hosts_update(l, n))
+      if (is_kin(&l->tasks[i], k)) return i;
   return SL_NONE;
 }
 
-/* Names a group: "F2"; an exchange by its op and stage. */
-static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) {
+/* Names a task: "F2"; an exchange by its op and stage. */
+static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
   static const char *const phases[] = {"", "norm", "clip", "update", "pack", "eval"};
   if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
   if (n->cls == SL_CLASS_L) return n->name;
@@ -209,15 +209,15 @@ static const char *group_name(sli_lowering *l, const sli_node *n, const kin *k) 
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }
 
-/* Adds a group. Reports and the clip, which belong to no one stage, run beside one device, in
+/* Adds a task. Reports and the clip, which belong to no one stage, run beside one device, in
  * the process that speaks for the job. */
-static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
+static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
   int *newest = sli_newest_on(l, k->stage, k->rank);
   bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
-  *newest = sli_add_group(
-      l, (sli_group){.name = group_name(l, n, k), .cls = k->cls, .stage = k->stage,
+  *newest = sli_add_task(
+      l, (sli_task){.name = task_name(l, n, k), .cls = k->cls, .stage = k->stage,
                      .rank = k->rank, .level = k->level, .part = k->part, .axis = k->axis,
-                     .back = k->back || is_backward(n),
+                     .backward = k->backward || is_backward(n),
                      .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
                      .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
                      .rate = k->rate, .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),
@@ -228,55 +228,55 @@ static int add_group(sli_lowering *l, const sli_node *n, const kin *k) {
 /* ---- names ------------------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b) {
-  const sli_group *const *x = a, *const *y = b;
+  const sli_task *const *x = a, *const *y = b;
   int order = (*x)->rank != (*y)->rank ? (*x)->rank - (*y)->rank : strcmp((*x)->name, (*y)->name);
   return order ? order : *x < *y ? -1 : *x > *y;
 }
 
-/* Numbers groups of one name on one device in order, "F2.0", "F2.1", and adds the device's rank,
+/* Numbers tasks of one name on one device in order, "F2.0", "F2.1", and adds the device's rank,
  * "F2.1#3". */
 static void tell_apart(sli_lowering *l) {
-  sli_group **sorted = sli_calloc((size_t)l->ngroups, sizeof *sorted);
-  const char **names = sli_calloc((size_t)l->ngroups, sizeof *names);
-  for (int i = 0; i < l->ngroups; i++) sorted[i] = &l->groups[i];
-  qsort(sorted, (size_t)l->ngroups, sizeof *sorted, by_name);
-  for (int i = 0, n; i < l->ngroups; i += n) {
-    for (n = 1; i + n < l->ngroups && sorted[i + n]->rank == sorted[i]->rank &&
+  sli_task **sorted = sli_calloc((size_t)l->ntasks, sizeof *sorted);
+  const char **names = sli_calloc((size_t)l->ntasks, sizeof *names);
+  for (int i = 0; i < l->ntasks; i++) sorted[i] = &l->tasks[i];
+  qsort(sorted, (size_t)l->ntasks, sizeof *sorted, by_name);
+  for (int i = 0, n; i < l->ntasks; i += n) {
+    for (n = 1; i + n < l->ntasks && sorted[i + n]->rank == sorted[i]->rank &&
                 !strcmp(sorted[i + n]->name, sorted[i]->name);) n++;
     for (int t = 0; t < n; t++) {
-      const sli_group *g = sorted[i + t];
+      const sli_task *g = sorted[i + t];
       const char *name = n > 1 ? sli_arena_format(&l->arena, "%s.%d", g->name, t) : g->name;
       bool marked = strchr(name, '#') || !g->rank;
-      names[g - l->groups] = marked ? name : sli_arena_format(&l->arena, "%s#%d", name, g->rank);
+      names[g - l->tasks] = marked ? name : sli_arena_format(&l->arena, "%s#%d", name, g->rank);
     }
   }
-  for (int i = 0; i < l->ngroups; i++) l->groups[i].name = names[i];
+  for (int i = 0; i < l->ntasks; i++) l->tasks[i].name = names[i];
   free(sorted);
   free(names);
 }
 
 /* ---- the pass ----------------------------------------------------------------------------- */
 
-void sli_lower_group(sli_lowering *l) {
+void sli_lower_task(sli_lowering *l) {
   sl_graph *g = l->in->g;
   size_t n = (size_t)g->nnodes;
   levels x = {.l = l, .level = sli_arena_alloc(&l->arena, n * sizeof *x.level),
-              .back = sli_arena_alloc(&l->arena, n), .early = sli_arena_alloc(&l->arena, n)};
+              .backward = sli_arena_alloc(&l->arena, n), .early = sli_arena_alloc(&l->arena, n)};
   find_ways(&x);
   find_levels(&x);
   put_off(&x);
   int places = (l->stages + 1) * l->in->ranks;
   l->newest = sli_arena_alloc(&l->arena, (size_t)places * sizeof *l->newest);
   for (int i = 0; i < places; i++) l->newest[i] = SL_NONE;
-  l->group_of = sli_arena_alloc(&l->arena, n * sizeof *l->group_of);
+  l->task_of = sli_arena_alloc(&l->arena, n * sizeof *l->task_of);
   for (int i = 0; i < g->nnodes; i++) {
     kin k = kin_of(l, &x, g->nodes[i]);
-    int at = find_group(l, g->nodes[i], &k);
-    if (at == SL_NONE) at = add_group(l, g->nodes[i], &k);
-    sli_group *group = &l->groups[at];
-    SLI_GROW(group->nodes, (size_t)group->nnodes, group->node_capacity);
-    group->nodes[group->nnodes++] = g->nodes[i];
-    l->group_of[i] = at;
+    int at = find_task(l, g->nodes[i], &k);
+    if (at == SL_NONE) at = add_task(l, g->nodes[i], &k);
+    sli_task *task = &l->tasks[at];
+    SLI_GROW(task->nodes, (size_t)task->nnodes, task->node_capacity);
+    task->nodes[task->nnodes++] = g->nodes[i];
+    l->task_of[i] = at;
   }
   tell_apart(l);
 }

@@ -18,28 +18,28 @@
 
 typedef struct pass {
   sli_lowering *l;
-  int *begin;   /* [nbundles + 1] start of each bundle's tensors in `tensors` */
-  int *tensors; /* [tensors in bundles] sorted by bundle */
-  bool *leaves; /* [nbundles] a transfer takes it elsewhere */
-  bool *taken;  /* [nbundles] already aliased, or cannot be */
+  int *begin;   /* [nbuffers + 1] start of each buffer's tensors in `tensors` */
+  int *tensors; /* [tensors in buffers] sorted by buffer */
+  bool *leaves; /* [nbuffers] a transfer takes it elsewhere */
+  bool *taken;  /* [nbuffers] already aliased, or cannot be */
 } pass;
 
 static pass begin_pass(sli_lowering *l) {
   const sl_graph *g = l->in->g;
-  size_t n = (size_t)l->nbundles + 2;
+  size_t n = (size_t)l->nbuffers + 2;
   pass p = {l, sli_calloc(n, sizeof *p.begin), sli_calloc((size_t)g->ntensors + 1, sizeof *p.tensors),
             sli_calloc(n, sizeof *p.leaves), sli_calloc(n, sizeof *p.taken)};
-  int *end = p.begin + 1; /* counts of the bundles before while counting; each bundle's own end
+  int *end = p.begin + 1; /* counts of the buffers before while counting; each buffer's own end
                              when listing */
   for (int t = 0; t < g->ntensors; t++)
-    if (l->spots[t].bundle != SL_NONE) end[l->spots[t].bundle + 1]++;
-  for (int b = 0; b < l->nbundles; b++) end[b + 1] += end[b];
+    if (l->spots[t].buffer != SL_NONE) end[l->spots[t].buffer + 1]++;
+  for (int b = 0; b < l->nbuffers; b++) end[b + 1] += end[b];
   for (int t = 0; t < g->ntensors; t++)
-    if (l->spots[t].bundle != SL_NONE) p.tensors[end[l->spots[t].bundle]++] = t;
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
+    if (l->spots[t].buffer != SL_NONE) p.tensors[end[l->spots[t].buffer]++] = t;
+  for (int i = 0; i < l->nbuffers; i++) {
+    const sli_buffer *b = &l->buffers[i];
     if (b->source != SL_NONE) p.leaves[b->source] = true;
-    if (b->over != SL_NONE) p.taken[i] = p.taken[b->over] = true;
+    if (b->aliases != SL_NONE) p.taken[i] = p.taken[b->aliases] = true;
   }
   return p;
 }
@@ -53,38 +53,38 @@ static void end_pass(pass *p) {
 
 /* ---- which pairs --------------------------------------------------------------------- */
 
-/* True if the bundle has one slot of its own where it is made, and no other. */
+/* True if the buffer has one slot of its own where it is made, and no other. */
 static bool has_one_slot(const pass *p, int at) {
-  const sli_bundle *b = &p->l->bundles[at];
+  const sli_buffer *b = &p->l->buffers[at];
   return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->extent && !b->eval && !b->transient &&
-         !b->lane.least && b->source == SL_NONE && !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
-         sli_lower_given(p->l, b->role, sli_bundle_stage(p->l, b)) <= 1;
+         !b->slot_pool.least && b->source == SL_NONE && !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
+         sli_lower_given(p->l, b->role, sli_buffer_stage(p->l, b)) <= 1;
 }
 
 /* True for gradients of one tick that no exchange reads, and that are read only where they are
  * made. */
 static bool is_gradient(const pass *p, int at) {
   const sli_lowering *l = p->l;
-  const sli_bundle *b = &l->bundles[at];
+  const sli_buffer *b = &l->buffers[at];
   if (b->role != SLI_ROLE_GRAD || !has_one_slot(p, at)) return false;
-  bool here = l->groups[b->producer].rate == SLI_PER_TICK;
+  bool here = l->tasks[b->producer].rate == SLI_PER_TICK;
   for (int i = 0; i < b->nconsumers; i++) {
-    const sli_group *to = &l->groups[b->consumers[i]];
+    const sli_task *to = &l->tasks[b->consumers[i]];
     here &= to->device == b->device && to->cls != SL_CLASS_C;
   }
-  return here && sli_lower_given(l, SLI_ROLE_PARAM, l->groups[b->producer].stage) <= 1;
+  return here && sli_lower_given(l, SLI_ROLE_PARAM, l->tasks[b->producer].stage) <= 1;
 }
 
-/* Returns the largest bundle of the forward pass that only this group reads, or SL_NONE. */
-static int find_activations(const pass *p, int group, const sli_bundle *gradient) {
-  const sli_group *g = &p->l->groups[group];
+/* Returns the largest buffer of the forward pass that only this task reads, or SL_NONE. */
+static int find_activations(const pass *p, int task, const sli_buffer *gradient) {
+  const sli_task *g = &p->l->tasks[task];
   int best = SL_NONE;
   for (int i = 0; i < g->ninputs; i++) {
-    const sli_bundle *b = &p->l->bundles[g->inputs[i]];
+    const sli_buffer *b = &p->l->buffers[g->inputs[i]];
     bool fits = sli_roles[b->role].activation && b->rate == SLI_PER_TICK && b->nconsumers == 1 &&
-                b->device == gradient->device && b->home == gradient->home && g->inputs[i] < gradient - p->l->bundles &&
+                b->device == gradient->device && b->home == gradient->home && g->inputs[i] < gradient - p->l->buffers &&
                 has_one_slot(p, g->inputs[i]);
-    if (fits && (best == SL_NONE || b->bytes > p->l->bundles[best].bytes)) best = g->inputs[i];
+    if (fits && (best == SL_NONE || b->bytes > p->l->buffers[best].bytes)) best = g->inputs[i];
   }
   return best;
 }
@@ -97,22 +97,23 @@ static int by_offset(const void *a, const void *b, void *spots) {
   return *(const int *)a - *(const int *)b;
 }
 
-/* Finds the first node that makes each tensor of the group's output `at`, or the last that reads
+/* Finds the first node that makes each tensor of the task's output `at`, or the last that reads
  * each tensor of its input `at`. */
-static void find_nodes(const sli_lowering *l, const sli_group *g, int at, bool output, int *node) {
+static void find_nodes(const sli_lowering *l, const sli_task *g, int at, bool output, int *node) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     for (int o = n->nout - 1; output && o >= 0; o--)
-      if (n->out[o] && l->spots[n->out[o]->id].bundle == at) node[n->out[o]->id] = i;
+      if (n->out[o] && l->spots[n->out[o]->id].buffer == at) node[n->out[o]->id] = i;
     for (int a = 0; !output && a < n->nin; a++)
       for (const sl_tensor *t = n->in[a]; t; t = t == n->in[a] && !n->again ? t->kept : NULL)
-        if (l->spots[t->id].bundle == at) node[t->id] = i;
+        if (l->spots[t->id].buffer == at) node[t->id] = i;
   }
 }
 
-/* Lists the tensors of a bundle in all[], one entry per place, and returns the number of
+/* Lists the tensors of a buffer in all[], one entry per place, and returns the number of
  * entries. item[]: the entry of each, in the order of tensors. */
-static int list_stays(pass *p, const sli_group *g, int at, bool output, int *node, int id, sli_stay *all, int *item) {
+static int list_lifetimes(pass *p, const sli_task *g, int at, bool output, int *node, int id, sli_lifetime *all,
+                          int *item) {
   sli_lowering *l = p->l;
   int n = p->begin[at + 1] - p->begin[at], count = 0;
   int *tensors = p->tensors + p->begin[at];
@@ -122,8 +123,8 @@ static int list_stays(pass *p, const sli_group *g, int at, bool output, int *nod
   for (int i = 0; i < n; i++) {
     int t = tensors[i];
     bool same = i && l->spots[tensors[i - 1]].offset == l->spots[t].offset;
-    if (!same) all[count++] = (sli_stay){id + i, -1, -1, 0, 0};
-    sli_stay *s = &all[count - 1];
+    if (!same) all[count++] = (sli_lifetime){id + i, -1, -1, 0, 0};
+    sli_lifetime *s = &all[count - 1];
     item[i] = s->id;
     s->bytes = SLI_MAX(s->bytes, sli_lower_aligned(sl_type_bytes(&l->in->g->tensors[t]->type)));
     if (output) s->first = same ? SLI_MIN(s->first, node[t]) : node[t], s->last = g->nnodes;
@@ -132,9 +133,9 @@ static int list_stays(pass *p, const sli_group *g, int at, bool output, int *nod
   return count;
 }
 
-/* Writes the new offsets to the tensors of a bundle. */
+/* Writes the new offsets to the tensors of a buffer. */
 static void move(pass *p, int at, const size_t *offset, const int *item) {
-  sli_bundle *b = &p->l->bundles[at];
+  sli_buffer *b = &p->l->buffers[at];
   b->bytes = 0;
   for (int i = 0; i < p->begin[at + 1] - p->begin[at]; i++) {
     const sl_tensor *t = p->l->in->g->tensors[p->tensors[p->begin[at] + i]];
@@ -143,17 +144,17 @@ static void move(pass *p, int at, const size_t *offset, const int *item) {
   }
 }
 
-/* Lays out both bundles together. Returns false if that takes as much memory as both apart. */
+/* Lays out both buffers together. Returns false if that takes as much memory as both apart. */
 static bool lay_out(pass *p, int under, int over) {
   const sli_lowering *l = p->l;
-  const sli_group *g = &l->groups[l->bundles[over].producer];
+  const sli_task *g = &l->tasks[l->buffers[over].producer];
   int nunder = p->begin[under + 1] - p->begin[under], n = nunder + p->begin[over + 1] - p->begin[over];
-  sli_stay *all = sli_calloc((size_t)n, sizeof *all);
+  sli_lifetime *all = sli_calloc((size_t)n, sizeof *all);
   int *item = sli_calloc((size_t)n, sizeof *item), *node = sli_calloc((size_t)l->in->g->ntensors, sizeof *node);
   size_t *offset = sli_calloc((size_t)n, sizeof *offset);
-  int count = list_stays(p, g, under, false, node, 0, all, item);
-  count += list_stays(p, g, over, true, node, nunder, all + count, item + nunder);
-  bool smaller = sli_lower_fit(all, count) < l->bundles[under].bytes + l->bundles[over].bytes;
+  int count = list_lifetimes(p, g, under, false, node, 0, all, item);
+  count += list_lifetimes(p, g, over, true, node, nunder, all + count, item + nunder);
+  bool smaller = sli_lower_fit(all, count) < l->buffers[under].bytes + l->buffers[over].bytes;
   for (int i = 0; i < count; i++) offset[all[i].id] = all[i].offset;
   if (smaller) {
     move(p, under, offset, item);
@@ -168,45 +169,45 @@ static bool lay_out(pass *p, int under, int over) {
 
 /* ---- the pass ------------------------------------------------------------------------------ */
 
-/* True if the group waits for the clip, which waits for all norms. */
-static bool is_clipped(const sli_lowering *l, const sli_group *g) {
+/* True if the task waits for the clip, which waits for all norms. */
+static bool is_clipped(const sli_lowering *l, const sli_task *g) {
   bool clipped = false;
   for (int i = 0; i < g->ninputs; i++) {
-    int by = l->bundles[l->bundles[g->inputs[i]].origin].producer;
-    clipped |= by != SL_NONE && l->groups[by].phase == SLI_PHASE_CLIP;
+    int by = l->buffers[l->buffers[g->inputs[i]].origin].producer;
+    clipped |= by != SL_NONE && l->tasks[by].phase == SLI_PHASE_CLIP;
   }
   return clipped;
 }
 
-/* True if the next firing of `to` waits for this firing of the group: it reads parameters that
- * the group updates, or parameters clipped by its norm. */
-static bool is_awaited(const sli_lowering *l, int group, int to) {
-  bool awaited = false, norm = l->groups[group].phase == SLI_PHASE_NORM;
-  for (int i = 0; i < l->groups[to].ninputs; i++) {
-    const sli_bundle *b = &l->bundles[l->groups[to].inputs[i]];
+/* True if the next firing of `to` waits for this firing of the task: it reads parameters that
+ * the task updates, or parameters clipped by its norm. */
+static bool is_awaited(const sli_lowering *l, int task, int to) {
+  bool awaited = false, norm = l->tasks[task].phase == SLI_PHASE_NORM;
+  for (int i = 0; i < l->tasks[to].ninputs; i++) {
+    const sli_buffer *b = &l->buffers[l->tasks[to].inputs[i]];
     if (b->role != SLI_ROLE_PARAM || b->initial != 1 || b->producer == SL_NONE) continue;
-    awaited |= b->producer == group || (norm && is_clipped(l, &l->groups[b->producer]));
+    awaited |= b->producer == task || (norm && is_clipped(l, &l->tasks[b->producer]));
   }
   return awaited;
 }
 
-static void cover(pass *p, int over) {
+static void alias(pass *p, int over) {
   sli_lowering *l = p->l;
-  int under = find_activations(p, l->bundles[over].producer, &l->bundles[over]);
+  int under = find_activations(p, l->buffers[over].producer, &l->buffers[over]);
   if (under == SL_NONE || !lay_out(p, under, over)) return;
   p->taken[under] = p->taken[over] = true;
-  l->bundles[over].over = under;
-  l->bundles[under].cover = 1 + over;
-  int maker = l->bundles[under].producer, n = l->bundles[over].nconsumers;
-  const int *readers = l->bundles[over].consumers;
+  l->buffers[over].aliases = under;
+  l->buffers[under].aliased_by = 1 + over;
+  int maker = l->buffers[under].producer, n = l->buffers[over].nconsumers;
+  const int *readers = l->buffers[over].consumers;
   for (int i = 0; i < n; i++)
     if (!is_awaited(l, readers[i], maker)) sli_add_turn(l, readers[i], maker, true);
 }
 
-void sli_lower_cover(sli_lowering *l) {
-  if (l->in->m * l->in->k > 1 || l->walks) return;
+void sli_lower_aliases(sli_lowering *l) {
+  if (l->in->m * l->in->k > 1 || l->routes) return;
   pass p = begin_pass(l);
-  for (int i = 0, n = l->nbundles; i < n; i++)
-    if (is_gradient(&p, i)) cover(&p, i);
+  for (int i = 0, n = l->nbuffers; i < n; i++)
+    if (is_gradient(&p, i)) alias(&p, i);
   end_pass(&p);
 }

@@ -2,9 +2,9 @@
  *
  * A call that works element by element, or row by row, can write its output where it reads its
  * input: the op says for which inputs (sl_op.over). This is allowed if the input is not needed
- * afterwards: its own group made it, no other group reads it, and this call is its last reader.
+ * afterwards: its own task made it, no other task reads it, and this call is its last reader.
  * Both then have one place, that of the output. In the workspace they take one interval instead
- * of two that overlap; if the output is for other groups, the input is made in the slot that
+ * of two that overlap; if the output is for other tasks, the input is made in the slot that
  * will hand the output on. A chain of such calls, last to first, has one place all along.
  *
  * One rule must hold for every program, and is checked: no call writes over data that is still
@@ -40,39 +40,39 @@ static bool allows(const sli_node *n, int o, const sl_tensor *t) {
   return true;
 }
 
-/* True if only this group uses the tensor, and its last use is node `at`. */
-static bool dies_at(const sli_uses *u, int group, int at, const sl_tensor *t) {
+/* True if only this task uses the tensor, and its last use is node `at`. */
+static bool dies_at(const sli_uses *u, int task, int at, const sl_tensor *t) {
   int id = t->id;
-  return u->producer[id] == group && !u->count[id] && u->last[id] == at && !t->param &&
+  return u->producer[id] == task && !u->count[id] && u->last[id] == at && !t->param &&
          !u->summed[id] && !u->state[id];
 }
 
-/* Returns the input that output o of a group's node `at` replaces, or NULL. */
-static const sl_tensor *find_input(const sli_lowering *l, const sli_uses *u, int group, int at,
+/* Returns the input that output o of a task's node `at` replaces, or NULL. */
+static const sl_tensor *find_input(const sli_lowering *l, const sli_uses *u, int task, int at,
                                    int o) {
-  const sli_node *n = l->groups[group].nodes[at];
+  const sli_node *n = l->tasks[task].nodes[at];
   const sl_tensor *out = n->out[o];
   if (!out || out->param || u->summed[out->id] || u->state[out->id]) return NULL;
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
-    if (t && dies_at(u, group, at, t) && allows(n, o, t) && u->over[t->id] == t->id &&
+    if (t && dies_at(u, task, at, t) && allows(n, o, t) && u->in_place_of[t->id] == t->id &&
         is_one_type(l, n, i, o))
       return t;
   }
   return NULL;
 }
 
-void sli_lower_over(const sli_lowering *l, sli_uses *u) {
-  for (int t = 0; t < l->in->g->ntensors; t++) u->over[t] = t;
-  for (int gi = 0; gi < l->ngroups; gi++) {
-    const sli_group *g = &l->groups[gi];
+void sli_lower_in_place(const sli_lowering *l, sli_uses *u) {
+  for (int t = 0; t < l->in->g->ntensors; t++) u->in_place_of[t] = t;
+  for (int gi = 0; gi < l->ntasks; gi++) {
+    const sli_task *g = &l->tasks[gi];
     if (g->cls == SL_CLASS_C || g->rate != SLI_PER_TICK) continue;
     for (int i = g->nnodes - 1; i >= 0; i--)
       for (int o = 0; o < g->nodes[i]->nout; o++) {
         const sl_tensor *t = find_input(l, u, gi, i, o);
         if (!t) continue;
-        int place = u->over[g->nodes[i]->out[o]->id];
-        u->over[t->id] = place;
+        int place = u->in_place_of[g->nodes[i]->out[o]->id];
+        u->in_place_of[t->id] = place;
         u->first[place] = SLI_MIN(u->first[place], u->first[t->id]);
       }
   }
@@ -80,7 +80,7 @@ void sli_lower_over(const sli_lowering *l, sli_uses *u) {
 
 /* ---- invariants ------------------------------------------------------------------------- */
 
-/* Tensor of a group, and the nodes between which it is needed. */
+/* Tensor of a task, and the nodes between which it is needed. */
 typedef struct span {
   const sl_tensor *tensor;
   int made, last;
@@ -88,25 +88,25 @@ typedef struct span {
 
 static bool overlap(const sli_lowering *l, const sl_tensor *a, const sl_tensor *b) {
   const sli_spot *x = &l->spots[a->id], *y = &l->spots[b->id];
-  return x->bundle == y->bundle && x->offset < y->offset + sl_type_bytes(&b->type) &&
+  return x->buffer == y->buffer && x->offset < y->offset + sl_type_bytes(&b->type) &&
          y->offset < x->offset + sl_type_bytes(&a->type);
 }
 
 /* Checks that writing `now` leaves `other` intact, which was made before or by the same call. */
-static void check_pair(const sli_lowering *l, const sli_group *g, const span *now,
+static void check_pair(const sli_lowering *l, const sli_task *g, const span *now,
                        const span *other) {
   if (other->last < now->made || now->tensor == other->tensor) return;
   if (!overlap(l, now->tensor, other->tensor)) return;
   const sli_node *n = g->nodes[now->made];
-  bool over = other->last == now->made && other->made < now->made &&
+  bool in_place = other->last == now->made && other->made < now->made &&
               allows(n, now->tensor->output, other->tensor) &&
               l->spots[now->tensor->id].offset == l->spots[other->tensor->id].offset;
-  SLI_CHECK(over, "group %s: %s writes %s over %s, which is still needed", g->name, n->name,
+  SLI_CHECK(in_place, "group %s: %s writes %s over %s, which is still needed", g->name, n->name,
             now->tensor->name, other->tensor->name);
 }
 
-static void check_group(const sli_lowering *l, const sli_uses *u, const sli_group *g) {
-  span *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
+static void check_task(const sli_lowering *l, const sli_uses *u, const sli_task *g) {
+  span *all = sli_calloc((size_t)sli_task_results(g), sizeof *all);
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
@@ -120,5 +120,5 @@ static void check_group(const sli_lowering *l, const sli_uses *u, const sli_grou
 }
 
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u) {
-  for (int i = 0; i < l->ngroups; i++) check_group(l, u, &l->groups[i]);
+  for (int i = 0; i < l->ntasks; i++) check_task(l, u, &l->tasks[i]);
 }

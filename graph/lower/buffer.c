@@ -1,11 +1,11 @@
-/* Tensors to bundles (buffers).
+/* Tensors to buffers.
  *
- * A tensor that only its own group reads is in the group's workspace. Tensors with disjoint
- * lifetimes share offsets there, and an op may write its output in place of an input (over.c). A
- * tensor that other groups read becomes part of a bundle. All tensors made by one group for the
- * same readers at the same rate form one bundle, because they become ready together and are
+ * A tensor that only its own task reads is in the task's workspace. Tensors with disjoint
+ * lifetimes share offsets there, and an op may write its output in place of an input (in_place.c). A
+ * tensor that other tasks read becomes part of a buffer. All tensors made by one task for the
+ * same readers at the same rate form one buffer, because they become ready together and are
  * freed together. Parameters, gradient sums and optimizer state follow the same rule; they
- * differ in their rate (a slot lasts a whole step) and in the groups that write them. */
+ * differ in their rate (a slot lasts a whole step) and in the tasks that write them. */
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Properties of a tensor that decide which bundle it belongs to. */
+/* Properties of a tensor that decide which buffer it belongs to. */
 typedef struct traits {
   int producer;
   int nconsumers;
@@ -23,30 +23,30 @@ typedef struct traits {
   bool held, transient, eval, frozen;
   int initial;
   int device;
-  int over;
+  int aliases;
   const sl_tensor *alone; /* tensor whose rows need not all be valid: it shares no slot; else
                              NULL */
 } traits;
 
 /* ---- readers and producers ------------------------------------------------------ */
 
-/* Adds a reader; groups come in order. The array grows to powers of two. */
-static void add_reader(sli_lowering *l, sli_uses *u, int t, int group) {
+/* Adds a reader; tasks come in order. The array grows to powers of two. */
+static void add_reader(sli_lowering *l, sli_uses *u, int t, int task) {
   int n = u->count[t];
-  if (u->producer[t] == group || (n && u->groups[t][n - 1] == group)) return;
+  if (u->producer[t] == task || (n && u->tasks[t][n - 1] == task)) return;
   if (!(n & (n - 1))) {
     int *more = sli_arena_alloc(&l->arena, (size_t)SLI_MAX(2 * n, 1) * sizeof *more);
-    if (n) memcpy(more, u->groups[t], (size_t)n * sizeof *more);
-    u->groups[t] = more;
+    if (n) memcpy(more, u->tasks[t], (size_t)n * sizeof *more);
+    u->tasks[t] = more;
   }
-  u->groups[t][u->count[t]++] = group;
+  u->tasks[t][u->count[t]++] = task;
 }
 
 static void find_producers(sli_lowering *l, sli_uses *u) {
   for (int t = 0; t < l->in->g->ntensors; t++) u->producer[t] = SL_NONE;
-  for (int gi = 0; gi < l->ngroups; gi++)
-    for (int i = 0; i < l->groups[gi].nnodes; i++) {
-      const sli_node *n = l->groups[gi].nodes[i];
+  for (int gi = 0; gi < l->ntasks; gi++)
+    for (int i = 0; i < l->tasks[gi].nnodes; i++) {
+      const sli_node *n = l->tasks[gi].nodes[i];
       for (int o = 0; o < n->nout; o++) {
         if (!n->out[o]) continue;
         int t = n->out[o]->id;
@@ -59,9 +59,9 @@ static void find_producers(sli_lowering *l, sli_uses *u) {
 }
 
 static void find_readers(sli_lowering *l, sli_uses *u) {
-  for (int gi = 0; gi < l->ngroups; gi++)
-    for (int i = 0; i < l->groups[gi].nnodes; i++) {
-      const sli_node *n = l->groups[gi].nodes[i];
+  for (int gi = 0; gi < l->ntasks; gi++)
+    for (int i = 0; i < l->tasks[gi].nnodes; i++) {
+      const sli_node *n = l->tasks[gi].nodes[i];
       for (int a = 0; a < n->nin; a++) {
         if (!n->in[a]) continue;
         int t = n->in[a]->id;
@@ -78,48 +78,48 @@ static sli_uses find_uses(sli_lowering *l) {
   size_t n = (size_t)l->in->g->ntensors;
   sli_uses u = {.producer = sli_arena_alloc(&l->arena, n * sizeof *u.producer),
                 .count = sli_arena_alloc(&l->arena, n * sizeof *u.count),
-                .groups = sli_arena_alloc(&l->arena, n * sizeof *u.groups),
+                .tasks = sli_arena_alloc(&l->arena, n * sizeof *u.tasks),
                 .first = sli_arena_alloc(&l->arena, n * sizeof *u.first),
                 .last = sli_arena_alloc(&l->arena, n * sizeof *u.last),
-                .over = sli_arena_alloc(&l->arena, n * sizeof *u.over),
+                .in_place_of = sli_arena_alloc(&l->arena, n * sizeof *u.in_place_of),
                 .summed = sli_arena_alloc(&l->arena, n),
                 .state = sli_arena_alloc(&l->arena, n),
                 .swept = sli_arena_alloc(&l->arena, n)};
   find_producers(l, &u);
   find_readers(l, &u);
-  sli_lower_over(l, &u);
+  sli_lower_in_place(l, &u);
   return u;
 }
 
 /* ---- traits ----------------------------------------------------------------------- */
 
-static bool any_reader(const sli_lowering *l, const traits *t, bool (*is)(const sli_group *g)) {
+static bool any_reader(const sli_lowering *l, const traits *t, bool (*is)(const sli_task *g)) {
   for (int i = 0; i < t->nconsumers; i++)
-    if (is(&l->groups[t->consumers[i]])) return true;
+    if (is(&l->tasks[t->consumers[i]])) return true;
   return false;
 }
 
-static bool is_back(const sli_group *g) { return g->back; }
-static bool is_weight(const sli_group *g) { return g->cls == SL_CLASS_W; }
-static bool is_beside(const sli_group *g) { return g->cls == SL_CLASS_L; }
+static bool is_backward(const sli_task *g) { return g->backward; }
+static bool is_weight(const sli_task *g) { return g->cls == SL_CLASS_W; }
+static bool is_beside(const sli_task *g) { return g->cls == SL_CLASS_L; }
 
 static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   for (int i = 0; i < t->nconsumers; i++)
-    if (l->groups[t->consumers[i]].stage != stage) return true;
+    if (l->tasks[t->consumers[i]].stage != stage) return true;
   return false;
 }
 
-/* Returns the role of a bundle per tick. Values between groups of one pass on one stage are
+/* Returns the role of a buffer per tick. Values between tasks of one pass on one stage are
  * "inner". */
 static sli_role tick_role(const sli_lowering *l, const traits *t) {
-  const sli_group *from = &l->groups[t->producer];
+  const sli_task *from = &l->tasks[t->producer];
   if (from->cls == SL_CLASS_L) return SLI_ROLE_LOAD;
   if (any_reader(l, t, is_beside)) return SLI_ROLE_REPORT;
-  if (sli_is_spread_group(l, from) && !leaves_stage(l, t, from->stage)) return SLI_ROLE_SPREAD;
-  if (leaves_stage(l, t, from->stage)) return from->back ? SLI_ROLE_BWD : SLI_ROLE_FWD;
+  if (sli_is_spread_task(l, from) && !leaves_stage(l, t, from->stage)) return SLI_ROLE_SPREAD;
+  if (leaves_stage(l, t, from->stage)) return from->backward ? SLI_ROLE_BWD : SLI_ROLE_FWD;
   if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C)
-    return from->back ? SLI_ROLE_DY : SLI_ROLE_ACT_W;
-  return !from->back && any_reader(l, t, is_back) ? SLI_ROLE_ACT_B : SLI_ROLE_INNER;
+    return from->backward ? SLI_ROLE_DY : SLI_ROLE_ACT_W;
+  return !from->backward && any_reader(l, t, is_backward) ? SLI_ROLE_ACT_B : SLI_ROLE_INNER;
 }
 
 /* Adds readers to those of t; both lists are sorted. */
@@ -136,17 +136,17 @@ static void read_also(sli_lowering *l, traits *t, const int *more, int n) {
 
 /* Adds B and W as readers. In a split backward pass, W follows B on every tick. A tensor that
  * both read is therefore freed after W, like those that only W reads; this applies if each is
- * one group. */
+ * one task. */
 static void widen_to_stage(sli_lowering *l, traits *t) {
   if (t->role != SLI_ROLE_ACT_W) return;
-  const sli_group *from = &l->groups[t->producer];
+  const sli_task *from = &l->tasks[t->producer];
   int *both = sli_arena_alloc(&l->arena, 2 * sizeof *both), n = 0;
-  for (int i = *sli_newest_on(l, from->stage, from->rank); i != SL_NONE; i = l->groups[i].before) {
-    const sli_group *g = &l->groups[i];
-    if (g->phase || sli_is_spread_group(l, g)) continue;
+  for (int i = *sli_newest_on(l, from->stage, from->rank); i != SL_NONE; i = l->tasks[i].before) {
+    const sli_task *g = &l->tasks[i];
+    if (g->phase || sli_is_spread_task(l, g)) continue;
     if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
     if (n == 2) return;
-    both[1 - n++] = i; /* the latest group comes last */
+    both[1 - n++] = i; /* the latest task comes last */
   }
   read_also(l, t, both + 2 - n, n);
 }
@@ -155,7 +155,7 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
  * microbatch. One without readers is private; where blocks take all pieces of a microbatch in
  * turn, they share slots for it, unless it lasts. */
 static void mark_record(sli_lowering *l, traits *t, bool lasts) {
-  bool update = l->groups[t->producer].rate == SLI_PER_STEP;
+  bool update = l->tasks[t->producer].rate == SLI_PER_STEP;
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
   t->held = !t->nconsumers && (update || lasts || !l->in->layers);
   t->transient = !t->nconsumers && !t->held;
@@ -190,23 +190,23 @@ static const sl_tensor *own_input(const sli_node *n) {
   return NULL;
 }
 
-/* Returns the bundle of this device's own summand of a gradient that is all-reduced, else
+/* Returns the buffer of this device's own summand of a gradient that is all-reduced, else
  * SL_NONE. The whole gradient may alias the summand. The join of the parts runs after every
  * reader of the summand, each of which made a part for some device. The next step's summand is
  * made with weights computed from the whole. */
-static int summand_bundle(const sli_lowering *l, const sl_tensor *tensor, int device) {
+static int summand_buffer(const sli_lowering *l, const sl_tensor *tensor, int device) {
   const sli_node *join = tensor->producer, *sum = NULL;
   const sl_tensor *t = join->op == &sl_op_join ? own_input(join) : NULL;
   if (t) sum = t->producer;
   if (!sum || (sum->op != &sl_op_sum && sum->op != &sl_op_sum_part)) return SL_NONE;
   t = own_input(sum);
   if (t && t->producer && t->producer->op == &sl_op_slice) t = t->producer->in[0];
-  int at = t ? l->spots[t->id].bundle : SL_NONE;
+  int at = t ? l->spots[t->id].buffer : SL_NONE;
   if (at == SL_NONE) return SL_NONE;
-  const sli_bundle *b = &l->bundles[at];
+  const sli_buffer *b = &l->buffers[at];
   bool fits = b->memory == SL_MEMORY_GRADIENTS && b->rate == SLI_PER_STEP &&
-              b->device == device && b->over == SL_NONE;
-  for (int i = 0; i < b->nconsumers; i++) fits &= l->groups[b->consumers[i]].cls == SL_CLASS_C;
+              b->device == device && b->aliases == SL_NONE;
+  for (int i = 0; i < b->nconsumers; i++) fits &= l->tasks[b->consumers[i]].cls == SL_CLASS_C;
   return fits ? at : SL_NONE;
 }
 
@@ -222,7 +222,7 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
 
 /* Sets the role. State that is updated in place is a record. */
 static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool state, bool summed) {
-  const sli_group *from = &l->groups[t->producer];
+  const sli_task *from = &l->tasks[t->producer];
   bool beside = from->cls == SL_CLASS_L, once = t->rate == SLI_PER_STEP; /* beside: losses */
   if (t->eval && !from->eval) t->role = SLI_ROLE_EVAL;
   else if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
@@ -240,9 +240,9 @@ static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool s
 static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
   traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
-              .consumers = u->groups[id], .over = SL_NONE};
+              .consumers = u->tasks[id], .aliases = SL_NONE};
   if (tensor->param) return param_traits(l, t, tensor);
-  const sli_group *from = &l->groups[t.producer];
+  const sli_task *from = &l->tasks[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   t.eval = tensor->producer->eval;
@@ -250,25 +250,25 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
-  t.over = summand_bundle(l, tensor, t.device);
+  t.aliases = summand_buffer(l, tensor, t.device);
   widen_to_stage(l, &t);
   return t;
 }
 
-/* ---- bundles ------------------------------------------------------------------------ */
+/* ---- buffers ------------------------------------------------------------------------ */
 
-static bool same_traits(const sli_bundle *b, const traits *t) {
+static bool same_traits(const sli_buffer *b, const traits *t) {
   return !b->extent && b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
          b->eval == t->eval && b->role == t->role && b->held == t->held && b->transient == t->transient &&
-         b->device == t->device && b->over == t->over && b->frozen == t->frozen &&
+         b->device == t->device && b->aliases == t->aliases && b->frozen == t->frozen &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
 
-/* Names a bundle; numbered if its device has others of the same role. */
-static const char *bundle_name(sli_lowering *l, const traits *t) {
-  static const sli_group none = {.stage = SL_NONE};
-  const sli_group *from = t->producer == SL_NONE ? &none : &l->groups[t->producer];
+/* Names a buffer; numbered if its device has others of the same role. */
+static const char *buffer_name(sli_lowering *l, const traits *t) {
+  static const sli_task none = {.stage = SL_NONE};
+  const sli_task *from = t->producer == SL_NONE ? &none : &l->tasks[t->producer];
   int device = (from->stage + 1) * l->in->ranks + from->rank;
   int twins = l->alike[device * SLI_ROLES + (int)t->role]++;
   char at[32] = "";
@@ -279,33 +279,33 @@ static const char *bundle_name(sli_lowering *l, const traits *t) {
                : sli_arena_format(&l->arena, "%s%s", name, at);
 }
 
-static int add_bundle(sli_lowering *l, const traits *t) {
-  const char *name = bundle_name(l, t);
-  return sli_add_bundle(l, (sli_bundle){.name = name, .role = t->role,
+static int add_buffer(sli_lowering *l, const traits *t) {
+  const char *name = buffer_name(l, t);
+  return sli_add_buffer(l, (sli_buffer){.name = name, .role = t->role,
                                         .producer = t->producer, .nconsumers = t->nconsumers,
                                         .consumers = t->consumers, .rate = t->rate, .eval = t->eval,
                                         .memory = sli_roles[t->role].memory, .device = t->device,
                                         .held = t->held, .transient = t->transient,
-                                        .over = t->over, .frozen = t->frozen,
+                                        .aliases = t->aliases, .frozen = t->frozen,
                                         .initial = t->initial});
 }
 
-static int find_bundle(const sli_lowering *l, const traits *t) {
+static int find_buffer(const sli_lowering *l, const traits *t) {
   if (t->alone) return SL_NONE;
-  const sli_group *from = t->producer == SL_NONE ? NULL : &l->groups[t->producer];
-  int n = from ? from->noutputs : l->nbundles;
+  const sli_task *from = t->producer == SL_NONE ? NULL : &l->tasks[t->producer];
+  int n = from ? from->noutputs : l->nbuffers;
   for (int i = 0; i < n; i++) {
     int at = from ? from->outputs[i] : i;
-    if (same_traits(&l->bundles[at], t)) return at;
+    if (same_traits(&l->buffers[at], t)) return at;
   }
   return SL_NONE;
 }
 
-static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
+static void buffer_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   traits t = tensor_traits(l, u, tensor);
-  int at = find_bundle(l, &t);
-  if (at == SL_NONE) at = add_bundle(l, &t);
-  sli_bundle *b = &l->bundles[at];
+  int at = find_buffer(l, &t);
+  if (at == SL_NONE) at = add_buffer(l, &t);
+  sli_buffer *b = &l->buffers[at];
   l->spots[tensor->id] = (sli_spot){at, t.producer, b->bytes};
   b->bytes += sli_lower_aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);
@@ -314,25 +314,25 @@ static void bundle_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
 
 /* Adds the register that carries a schedule's credits, which exist even if nothing is kept for
  * the backward pass: it has no bytes then. One register of a stage stands for its activations:
- * the one from the first group of the forward pass to the last of the backward pass. */
+ * the one from the first task of the forward pass to the last of the backward pass. */
 static void add_credit(sli_lowering *l, int forward, int backward, sli_role role) {
   traits t = {.producer = forward, .nconsumers = 1,
               .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
               .role = role,
-              .device = l->groups[forward].device, .over = SL_NONE};
+              .device = l->tasks[forward].device, .aliases = SL_NONE};
   t.consumers[0] = backward;
   widen_to_stage(l, &t);
-  int at = find_bundle(l, &t);
-  if (at == SL_NONE) at = add_bundle(l, &t);
-  l->bundles[at].credit = true;
+  int at = find_buffer(l, &t);
+  if (at == SL_NONE) at = add_buffer(l, &t);
+  l->buffers[at].credit = true;
 }
 
-/* Returns the first or the last group of a class on a device of a stage. */
-static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank, bool last) {
+/* Returns the first or the last task of a class on a device of a stage. */
+static int stage_task(const sli_lowering *l, sl_class cls, int stage, int rank, bool last) {
   int at = SL_NONE;
-  for (int i = *sli_newest_on(l, stage, rank); i != SL_NONE; i = l->groups[i].before) {
-    const sli_group *g = &l->groups[i];
-    if (g->cls == cls && (!last || at == SL_NONE) && !sli_is_spread_group(l, g)) at = i;
+  for (int i = *sli_newest_on(l, stage, rank); i != SL_NONE; i = l->tasks[i].before) {
+    const sli_task *g = &l->tasks[i];
+    if (g->cls == cls && (!last || at == SL_NONE) && !sli_is_spread_task(l, g)) at = i;
   }
   return at;
 }
@@ -340,8 +340,8 @@ static int stage_group(const sli_lowering *l, sl_class cls, int stage, int rank,
 static void add_credits(sli_lowering *l) {
   for (int s = 0; s < l->stages; s++)
     for (int r = 0; r < l->in->ranks; r++) {
-      int f = stage_group(l, SL_CLASS_F, s, r, false), b = stage_group(l, SL_CLASS_B, s, r, true);
-      int w = stage_group(l, SL_CLASS_W, s, r, true);
+      int f = stage_task(l, SL_CLASS_F, s, r, false), b = stage_task(l, SL_CLASS_B, s, r, true);
+      int w = stage_task(l, SL_CLASS_W, s, r, true);
       if (f != SL_NONE && b != SL_NONE) add_credit(l, f, b, SLI_ROLE_ACT_B);
       if (f != SL_NONE && w != SL_NONE) add_credit(l, f, w, SLI_ROLE_ACT_W);
     }
@@ -350,28 +350,28 @@ static void add_credits(sli_lowering *l) {
 /* ---- workspace ------------------------------------------------------------------------ */
 
 /* Places tensors that use another tensor's place. */
-static void follow(sli_lowering *l, const sli_group *g, const sli_uses *u) {
+static void follow(sli_lowering *l, const sli_task *g, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
-      if (t && u->over[t->id] != t->id) l->spots[t->id] = l->spots[u->over[t->id]];
+      if (t && u->in_place_of[t->id] != t->id) l->spots[t->id] = l->spots[u->in_place_of[t->id]];
     }
 }
 
-static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
-  sli_group *g = &l->groups[group];
-  sli_stay *all = sli_calloc((size_t)sli_group_results(g), sizeof *all);
+static void lay_out_workspace(sli_lowering *l, int task, const sli_uses *u) {
+  sli_task *g = &l->tasks[task];
+  sli_lifetime *all = sli_calloc((size_t)sli_task_results(g), sizeof *all);
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
-      if (t && l->spots[t->id].bundle == SL_NONE && u->over[t->id] == t->id)
-        all[count++] = (sli_stay){t->id, u->first[t->id], u->last[t->id],
+      if (t && l->spots[t->id].buffer == SL_NONE && u->in_place_of[t->id] == t->id)
+        all[count++] = (sli_lifetime){t->id, u->first[t->id], u->last[t->id],
                                   sli_lower_aligned(sl_type_bytes(&t->type)), 0};
     }
   g->workspace_bytes = sli_lower_fit(all, count);
   for (int i = 0; i < count; i++)
-    l->spots[all[i].id] = (sli_spot){SL_NONE, group, all[i].offset};
+    l->spots[all[i].id] = (sli_spot){SL_NONE, task, all[i].offset};
   follow(l, g, u);
   free(all);
 }
@@ -379,24 +379,24 @@ static void lay_out_workspace(sli_lowering *l, int group, const sli_uses *u) {
 /* Makes an evaluation's sources wait for the update before it, on their own device or, failing
  * that, on any. */
 static void begin_evaluation(sli_lowering *l, int load) {
-  const sli_group *to = &l->groups[load];
+  const sli_task *to = &l->tasks[load];
   int by = SL_NONE;
-  for (int i = 0; i < l->ngroups; i++) {
-    const sli_group *g = &l->groups[i];
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *g = &l->tasks[i];
     if (g->phase == SLI_PHASE_UPDATE && (by == SL_NONE || g->device == to->device)) by = i;
   }
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
   *reader = load;
-  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "begin:%s", to->name),
+  sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "begin:%s", to->name),
                                  .role = SLI_ROLE_EVAL, .producer = by, .nconsumers = 1,
                                  .consumers = reader, .rate = SLI_PER_STEP, .eval = true,
                                  .memory = sli_roles[SLI_ROLE_EVAL].memory,
-                                 .device = l->groups[by].device, .over = SL_NONE});
+                                 .device = l->tasks[by].device, .aliases = SL_NONE});
 }
 
 static void begin_evaluations(sli_lowering *l) {
-  for (int i = 0; i < l->ngroups; i++)
-    if (l->groups[i].eval && l->groups[i].nodes[0]->op == &sl_op_source) begin_evaluation(l, i);
+  for (int i = 0; i < l->ntasks; i++)
+    if (l->tasks[i].eval && l->tasks[i].nodes[0]->op == &sl_op_source) begin_evaluation(l, i);
 }
 
 /* ---- sources that wait ------------------------------------------------------------------ */
@@ -404,27 +404,27 @@ static void begin_evaluations(sli_lowering *l) {
 /* Makes a source wait until data it gave some ticks before has been delivered; that many
  * deliveries are ready at the start. */
 static void wait_for_delivery(sli_lowering *l, int load, int report) {
-  const sl_source *source = l->groups[load].nodes[0]->attrs.user;
+  const sl_source *source = l->tasks[load].nodes[0]->attrs.user;
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
   *reader = load;
-  sli_add_bundle(l, (sli_bundle){.name = sli_arena_format(&l->arena, "back:%s", l->groups[load].name),
+  sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "back:%s", l->tasks[load].name),
                                  .role = SLI_ROLE_BACK, .producer = report, .nconsumers = 1,
                                  .consumers = reader, .rate = SLI_PER_TICK,
                                  .memory = sli_roles[SLI_ROLE_BACK].memory,
-                                 .device = l->groups[report].device, .over = SL_NONE,
+                                 .device = l->tasks[report].device, .aliases = SL_NONE,
                                  .initial = source->behind});
 }
 
 static void wait_for_deliveries(sli_lowering *l) {
-  int ngroups = l->ngroups;
-  for (int load = 0; load < ngroups; load++)
-    for (int report = 0; sli_waits(&l->groups[load]) && report < ngroups; report++)
-      if (l->groups[report].nodes[0]->op == &sl_op_report) wait_for_delivery(l, load, report);
+  int ntasks = l->ntasks;
+  for (int load = 0; load < ntasks; load++)
+    for (int report = 0; sli_waits(&l->tasks[load]) && report < ntasks; report++)
+      if (l->tasks[report].nodes[0]->op == &sl_op_report) wait_for_delivery(l, load, report);
 }
 
 /* ---- the pass --------------------------------------------------------------------------- */
 
-void sli_lower_bundle(sli_lowering *l) {
+void sli_lower_buffer(sli_lowering *l) {
   sl_graph *g = l->in->g;
   sli_uses u = find_uses(l);
   l->spots = sli_arena_alloc(&l->arena, (size_t)g->ntensors * sizeof *l->spots);
@@ -435,15 +435,15 @@ void sli_lower_bundle(sli_lowering *l) {
     l->spots[i] = (sli_spot){SL_NONE, SL_NONE, 0};
     bool used = t->param ? u.count[i] > 0 || u.producer[i] != SL_NONE
                          : u.producer[i] != SL_NONE && (u.count[i] || u.state[i] || u.summed[i]);
-    if (used) bundle_tensor(l, &u, t);
+    if (used) buffer_tensor(l, &u, t);
   }
   add_credits(l);
   begin_evaluations(l);
   wait_for_deliveries(l);
-  for (int i = 0; i < l->ngroups; i++) {
+  for (int i = 0; i < l->ntasks; i++) {
     lay_out_workspace(l, i, &u); /* one workspace per device, used by its passes */
-    SLI_CHECK(l->groups[i].cls != SL_CLASS_C || !l->groups[i].workspace_bytes,
-              "exchange %s keeps something to itself", l->groups[i].name);
+    SLI_CHECK(l->tasks[i].cls != SL_CLASS_C || !l->tasks[i].workspace_bytes,
+              "exchange %s keeps something to itself", l->tasks[i].name);
   }
 #ifndef NDEBUG
   sli_lower_check_places(l, &u);

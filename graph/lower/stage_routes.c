@@ -23,24 +23,24 @@
 
 #include <stdlib.h>
 
-/* Bundle that each stage makes for the next, in one direction. */
+/* Buffer that each stage makes for the next, in one direction. */
 typedef struct flow {
-  bool back;
-  int *made;            /* [stages] bundles by the stage that makes them; SL_NONE: it makes none */
+  bool backward;
+  int *made;            /* [stages] buffers by the stage that makes them; SL_NONE: it makes none */
 } flow;
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
 static int next_of(const sli_lowering *l, int microbatch, int stage) {
-  return l->walks->next[microbatch * l->stages + stage];
+  return l->routes->next[microbatch * l->stages + stage];
 }
 
 static void find_next(sli_lowering *l) {
   const sli_paths *paths = l->pick.paths;
-  for (int i = 0; i < l->in->m * l->stages; i++) l->walks->next[i] = SL_NONE;
+  for (int i = 0; i < l->in->m * l->stages; i++) l->routes->next[i] = SL_NONE;
   for (int i = 0; i < l->in->m; i++)
     for (int n = 0; n + 1 < paths->of[i].length; n++)
-      l->walks->next[i * l->stages + paths->of[i].stage[n]] = paths->of[i].stage[n + 1];
+      l->routes->next[i * l->stages + paths->of[i].stage[n]] = paths->of[i].stage[n + 1];
 }
 
 /* Returns the microbatches that go from one stage to another; to SL_NONE: to any. */
@@ -56,111 +56,111 @@ static sli_visits visits_of(sli_lowering *l, int from, int to) {
 
 /* Finds the visits of each stage; all microbatches visit the last. */
 static void find_visits(sli_lowering *l) {
-  for (int s = 0; s + 1 < l->stages; s++) l->walks->stage[s] = visits_of(l, s, SL_NONE);
-  l->walks->stage[l->stages - 1].count = l->in->m;
+  for (int s = 0; s + 1 < l->stages; s++) l->routes->stage[s] = visits_of(l, s, SL_NONE);
+  l->routes->stage[l->stages - 1].count = l->in->m;
 }
 
 /* ---- flows
  * -------------------------------------------------------------------------------------- */
 
-static int stage_of(const sli_lowering *l, int group) { return l->groups[group].stage; }
+static int stage_of(const sli_lowering *l, int task) { return l->tasks[task].stage; }
 
-/* Returns the stage behind or before it that reads a bundle, or SL_NONE. Its own stage may read
+/* Returns the stage behind or before it that reads a buffer, or SL_NONE. Its own stage may read
  * it as well. */
-static int reader_of(const sli_lowering *l, const sli_bundle *b) {
+static int reader_of(const sli_lowering *l, const sli_buffer *b) {
   int from = stage_of(l, b->producer), to = SL_NONE;
   for (int c = 0; c < b->nconsumers; c++) {
-    const sli_group *g = &l->groups[b->consumers[c]];
+    const sli_task *g = &l->tasks[b->consumers[c]];
     if (sli_is_of_pass(g) && g->stage != from) to = SLI_MAX(to, g->stage);
   }
   return to;
 }
 
-static bool is_made_by_pass(const sli_lowering *l, const sli_bundle *b) {
-  return b->producer != SL_NONE && b->rate == SLI_PER_TICK && sli_is_of_pass(&l->groups[b->producer]);
+static bool is_made_by_pass(const sli_lowering *l, const sli_buffer *b) {
+  return b->producer != SL_NONE && b->rate == SLI_PER_TICK && sli_is_of_pass(&l->tasks[b->producer]);
 }
 
-static bool flows(const sli_lowering *l, const sli_bundle *b) {
+static bool flows(const sli_lowering *l, const sli_buffer *b) {
   int to = is_made_by_pass(l, b) ? reader_of(l, b) : SL_NONE;
   return to != SL_NONE && abs(to - stage_of(l, b->producer)) == 1;
 }
 
-/* Returns bundle number nth that a device of a stage makes for the next in one direction, or
+/* Returns buffer number nth that a device of a stage makes for the next in one direction, or
  * SL_NONE. */
-static int find_flow(const sli_lowering *l, bool back, int stage, int rank, int nth) {
-  for (int i = 0; i < l->nbundles; i++) {
-    const sli_bundle *b = &l->bundles[i];
-    if (!flows(l, b) || stage_of(l, b->producer) != stage || l->groups[b->producer].rank != rank) continue;
-    if ((reader_of(l, b) < stage) == back && !nth--) return i;
+static int find_flow(const sli_lowering *l, bool backward, int stage, int rank, int nth) {
+  for (int i = 0; i < l->nbuffers; i++) {
+    const sli_buffer *b = &l->buffers[i];
+    if (!flows(l, b) || stage_of(l, b->producer) != stage || l->tasks[b->producer].rank != rank) continue;
+    if ((reader_of(l, b) < stage) == backward && !nth--) return i;
   }
   return SL_NONE;
 }
 
 /* Fills in flow number nth; returns false if no stage has one. */
-static bool make_flow(sli_lowering *l, bool back, int rank, int nth, flow *out) {
+static bool make_flow(sli_lowering *l, bool backward, int rank, int nth, flow *out) {
   bool any = false;
-  *out = (flow){back, sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *out->made)};
+  *out = (flow){backward, sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *out->made)};
   for (int s = 0; s < l->stages; s++) {
-    out->made[s] = find_flow(l, back, s, rank, nth);
+    out->made[s] = find_flow(l, backward, s, rank, nth);
     any |= out->made[s] != SL_NONE;
   }
   return any;
 }
 
-/* Lists all flows, at most one for each bundle; returns their number. */
+/* Lists all flows, at most one for each buffer; returns their number. */
 static int find_flows(sli_lowering *l, flow *all) {
   int n = 0;
   for (int rank = 0; rank < l->in->ranks; rank++)
-    for (int back = 0; back < 2; back++)
-      for (int nth = 0; make_flow(l, back, rank, nth, &all[n]); nth++) n++;
+    for (int backward = 0; backward < 2; backward++)
+      for (int nth = 0; make_flow(l, backward, rank, nth, &all[n]); nth++) n++;
   return n;
 }
 
-static sl_status refuse(const sli_lowering *l, const sli_bundle *b, int stage, const char *why) {
+static sl_status refuse(const sli_lowering *l, const sli_buffer *b, int stage, const char *why) {
   return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d reads what stage %d makes (%s): %s", stage,
                  stage_of(l, b->producer), b->name, why);
 }
 
-/* Checks that a group may read a bundle that is not a flow: it must exist in exactly the ticks
- * in which the group fires. */
-static sl_status check_reader(const sli_lowering *l, const sli_bundle *b, const sli_group *g) {
-  const sli_visits *made = sli_bundle_visits(l, b), *read = sli_group_visits(l, g);
-  bool same = made == read || (g->cls == SL_CLASS_L && !g->hop);
+/* Checks that a task may read a buffer that is not a flow: it must exist in exactly the ticks
+ * in which the task fires. */
+static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
+  const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, g);
+  bool same = made == read || (g->cls == SL_CLASS_L && !g->transfer);
   if (g->rate != SLI_PER_TICK || g->eval || same) return SL_OK;
   return refuse(l, b, g->stage, "microbatches go from one to the other with what flows from stage to stage "
                 "alone");
 }
 
-static sl_status check_report(const sli_lowering *l, const sli_group *g) {
-  const sli_visits *v = sli_group_visits(l, g);
+static sl_status check_report(const sli_lowering *l, const sli_task *g) {
+  const sli_visits *v = sli_task_visits(l, g);
   for (int i = 0; i < g->ninputs; i++) {
-    const sli_bundle *b = &l->bundles[g->inputs[i]];
-    if (b->rate == SLI_PER_TICK && !b->eval && sli_bundle_visits(l, b) != v)
+    const sli_buffer *b = &l->buffers[g->inputs[i]];
+    if (b->rate == SLI_PER_TICK && !b->eval && sli_buffer_visits(l, b) != v)
       return refuse(l, b, g->stage, "with others, which not the same microbatches visit");
   }
   return SL_OK;
 }
 
-/* Checks all bundles that are not flows. */
+/* Checks all buffers that are not flows. */
 static sl_status check_others(const sli_lowering *l) {
   sl_status status = SL_OK;
-  for (int i = 0; i < l->nbundles && !status; i++) {
-    const sli_bundle *b = &l->bundles[i];
+  for (int i = 0; i < l->nbuffers && !status; i++) {
+    const sli_buffer *b = &l->buffers[i];
     if (b->producer == SL_NONE || b->eval || b->rate >= SLI_PER_STEP || flows(l, b)) continue;
     for (int c = 0; c < b->nconsumers && !status; c++)
-      status = check_reader(l, b, &l->groups[b->consumers[c]]);
+      status = check_reader(l, b, &l->tasks[b->consumers[c]]);
   }
-  for (int i = 0; i < l->ngroups && !status; i++)
-    if (l->groups[i].cls == SL_CLASS_L && l->groups[i].rate == SLI_PER_TICK && !l->groups[i].eval)
-      status = check_report(l, &l->groups[i]);
+  for (int i = 0; i < l->ntasks && !status; i++)
+    if (l->tasks[i].cls == SL_CLASS_L && l->tasks[i].rate == SLI_PER_TICK && !l->tasks[i].eval)
+      status = check_report(l, &l->tasks[i]);
   return status;
 }
 
 /* Checks that a flow is read only by its own stage and one other. */
-static sl_status check_flow(const sli_lowering *l, const sli_bundle *b) {
+static sl_status check_flow(const sli_lowering *l, const sli_buffer *b) {
   int from = stage_of(l, b->producer), to = reader_of(l, b);
   for (int c = 0; c < b->nconsumers; c++) {
-    const sli_group *g = &l->groups[b->consumers[c]];
+    const sli_task *g = &l->tasks[b->consumers[c]];
     if (!sli_is_of_pass(g) || (g->stage != from && g->stage != to))
       return refuse(l, b, g->stage, "so does a stage beside it");
   }
@@ -174,15 +174,15 @@ static sl_status check_flow(const sli_lowering *l, const sli_bundle *b) {
 static bool is_overlaid(const sli_lowering *l, const sl_tensor *t) {
   const sli_spot *spot = &l->spots[t->id];
   for (int i = t->id + 1; i < l->in->g->ntensors; i++)
-    if (l->spots[i].bundle == spot->bundle && l->spots[i].offset == spot->offset) return true;
+    if (l->spots[i].buffer == spot->buffer && l->spots[i].offset == spot->offset) return true;
   return false;
 }
 
-/* Returns the next tensor behind `after` that a bundle hands on, NULL: there is no more. */
-static const sl_tensor *tensor_in(const sli_lowering *l, int bundle, int *after) {
+/* Returns the next tensor behind `after` that a buffer hands on, NULL: there is no more. */
+static const sl_tensor *tensor_in(const sli_lowering *l, int buffer, int *after) {
   while (*after < l->in->g->ntensors) {
     const sl_tensor *t = l->in->g->tensors[(*after)++];
-    if (l->spots[t->id].bundle == bundle && !is_overlaid(l, t)) return t;
+    if (l->spots[t->id].buffer == buffer && !is_overlaid(l, t)) return t;
   }
   return NULL;
 }
@@ -201,21 +201,21 @@ static bool are_alike(const sli_lowering *l, int a, int b) {
 }
 
 /* Describes the first tensor, "h.1/add.2 f32[2, 16, 32]", or returns "nothing". */
-static const char *text_of(sli_lowering *l, int bundle) {
+static const char *text_of(sli_lowering *l, int buffer) {
   int at = 0;
-  const sl_tensor *t = bundle == SL_NONE ? NULL : tensor_in(l, bundle, &at);
+  const sl_tensor *t = buffer == SL_NONE ? NULL : tensor_in(l, buffer, &at);
   char type[SL_TYPE_TEXT];
   return t ? sli_arena_format(&l->arena, "%s %s", t->name, sl_type_format(type, &t->type)) : "nothing";
 }
 
 /* Checks that all stages but the last (backward: the first) make a flow of the same shape. */
 static sl_status check_fit(sli_lowering *l, const flow *f) {
-  int first = f->back, last = l->stages - 2 + f->back;
+  int first = f->backward, last = l->stages - 2 + f->backward;
   for (int s = first; s <= last; s++) {
     if (f->made[s] == SL_NONE || f->made[first] == SL_NONE || !are_alike(l, f->made[first], f->made[s]))
       return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d hands %s %s, stage %d %s: what does not fit every stage",
-                     s, f->back ? "back" : "on", text_of(l, f->made[s]), first, text_of(l, f->made[first]));
-    sl_status status = check_flow(l, &l->bundles[f->made[s]]);
+                     s, f->backward ? "back" : "on", text_of(l, f->made[s]), first, text_of(l, f->made[first]));
+    sl_status status = check_flow(l, &l->buffers[f->made[s]]);
     if (status) return status;
   }
   return SL_OK;
@@ -224,8 +224,8 @@ static sl_status check_fit(sli_lowering *l, const flow *f) {
 /* ---- routes
  * --------------------------------------------------------------------------------------- */
 
-/* Copies the readers on the bundle's own stage, or those on others. */
-static void add_readers(const sli_lowering *l, const sli_bundle *b, bool own, sli_bundle *to) {
+/* Copies the readers on the buffer's own stage, or those on others. */
+static void add_readers(const sli_lowering *l, const sli_buffer *b, bool own, sli_buffer *to) {
   for (int c = 0; c < b->nconsumers; c++)
     if ((stage_of(l, b->consumers[c]) == stage_of(l, b->producer)) == own)
       to->consumers[to->nconsumers++] = b->consumers[c];
@@ -233,9 +233,9 @@ static void add_readers(const sli_lowering *l, const sli_bundle *b, bool own, sl
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Returns a bundle that one stage makes for the readers of what another stage makes. */
-static sli_bundle bundle_along(sli_lowering *l, const sli_bundle *made, const sli_bundle *read, int to) {
-  sli_bundle b = *made;
+/* Returns a buffer that one stage makes for the readers of what another stage makes. */
+static sli_buffer buffer_along(sli_lowering *l, const sli_buffer *made, const sli_buffer *read, int to) {
+  sli_buffer b = *made;
   b.consumers = sli_arena_alloc(&l->arena, (size_t)(made->nconsumers + read->nconsumers) * sizeof *b.consumers);
   b.nconsumers = 0;
   add_readers(l, made, true, &b);
@@ -245,48 +245,48 @@ static sli_bundle bundle_along(sli_lowering *l, const sli_bundle *made, const sl
   return b;
 }
 
-static void drop_port(int *ports, int *count, int bundle) {
+static void drop_port(int *ports, int *count, int buffer) {
   int n = 0;
   for (int i = 0; i < *count; i++)
-    if (ports[i] != bundle) ports[n++] = ports[i];
+    if (ports[i] != buffer) ports[n++] = ports[i];
   *count = n;
 }
 
-/* Removes the ports of a bundle, which is unused then. */
-static void leave(sli_lowering *l, int bundle) {
-  const sli_bundle *b = &l->bundles[bundle];
-  drop_port(l->groups[b->producer].outputs, &l->groups[b->producer].noutputs, bundle);
+/* Removes the ports of a buffer, which is unused then. */
+static void leave(sli_lowering *l, int buffer) {
+  const sli_buffer *b = &l->buffers[buffer];
+  drop_port(l->tasks[b->producer].outputs, &l->tasks[b->producer].noutputs, buffer);
   for (int c = 0; c < b->nconsumers; c++)
-    drop_port(l->groups[b->consumers[c]].inputs, &l->groups[b->consumers[c]].ninputs, bundle);
+    drop_port(l->tasks[b->consumers[c]].inputs, &l->tasks[b->consumers[c]].ninputs, buffer);
 }
 
 /* Reserves space for all routes of so many flows. */
 static void make_room(sli_lowering *l, int nflows) {
-  sli_walks *w = l->walks;
-  w->nways = l->nbundles + nflows * l->stages * SLI_MIN(l->stages, l->in->m);
-  w->of = sli_arena_alloc(&l->arena, (size_t)w->nways * sizeof *w->of);
-  for (int i = 0; i < w->nways; i++) w->of[i].made_as = SL_NONE;
+  sli_stage_routes *w = l->routes;
+  w->nroutes = l->nbuffers + nflows * l->stages * SLI_MIN(l->stages, l->in->m);
+  w->of = sli_arena_alloc(&l->arena, (size_t)w->nroutes * sizeof *w->of);
+  for (int i = 0; i < w->nroutes; i++) w->of[i].made_as = SL_NONE;
 }
 
-/* Replaces a flow's bundles by one per route, reusing their indices first. */
-static void lay_ways(sli_lowering *l, const flow *f) {
-  sli_bundle line[l->stages];
+/* Replaces a flow's buffers by one per route, reusing their indices first. */
+static void lay_routes(sli_lowering *l, const flow *f) {
+  sli_buffer line[l->stages];
   int places[l->stages], nplaces = 0;
   for (int s = 0; s < l->stages; s++) {
     if (f->made[s] == SL_NONE) continue;
-    line[s] = l->bundles[f->made[s]];
+    line[s] = l->buffers[f->made[s]];
     leave(l, f->made[s]);
     places[nplaces++] = f->made[s];
   }
   for (int i = 0; i < l->stages * l->stages; i++) {
-    int from = i / l->stages, to = i % l->stages, beside = f->back ? to + 1 : to - 1;
-    sli_visits v = f->back ? visits_of(l, to, from) : visits_of(l, from, to);
+    int from = i / l->stages, to = i % l->stages, beside = f->backward ? to + 1 : to - 1;
+    sli_visits v = f->backward ? visits_of(l, to, from) : visits_of(l, from, to);
     if (!v.count) continue;
-    sli_bundle b = bundle_along(l, &line[from], &line[beside], to);
-    int at = nplaces ? places[--nplaces] : l->nbundles;
-    if (at < l->nbundles) sli_put_bundle(l, at, b);
-    else sli_add_bundle(l, b);
-    l->walks->of[at] = (sli_passage){f->made[from], f->made[beside], from, to, v};
+    sli_buffer b = buffer_along(l, &line[from], &line[beside], to);
+    int at = nplaces ? places[--nplaces] : l->nbuffers;
+    if (at < l->nbuffers) sli_put_buffer(l, at, b);
+    else sli_add_buffer(l, b);
+    l->routes->of[at] = (sli_stage_route){f->made[from], f->made[beside], from, to, v};
   }
 }
 
@@ -303,21 +303,21 @@ static sl_status check_options(const sli_lowering *l) {
 }
 
 static sl_status lay_flows(sli_lowering *l) {
-  flow *all = sli_calloc((size_t)l->nbundles + 1, sizeof *all);
+  flow *all = sli_calloc((size_t)l->nbuffers + 1, sizeof *all);
   int n = find_flows(l, all);
   sl_status status = check_others(l);
   for (int i = 0; i < n && !status; i++) status = check_fit(l, &all[i]);
   if (!status) make_room(l, n);
-  for (int i = 0; i < n && !status; i++) lay_ways(l, &all[i]);
+  for (int i = 0; i < n && !status; i++) lay_routes(l, &all[i]);
   free(all);
   return status;
 }
 
-sl_status sli_lower_ways(sli_lowering *l) {
+sl_status sli_lower_stage_routes(sli_lowering *l) {
   if (!l->pick.paths) return SL_OK;
   sl_status status = check_options(l);
   if (status) return status;
-  sli_walks *w = l->walks = sli_arena_alloc(&l->arena, sizeof *w);
+  sli_stage_routes *w = l->routes = sli_arena_alloc(&l->arena, sizeof *w);
   w->stage = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *w->stage);
   w->next = sli_arena_alloc(&l->arena, (size_t)(l->in->m * l->stages) * sizeof *w->next);
   find_next(l);

@@ -1,0 +1,383 @@
+/* Slot pools (sets of shared slots): transient registers that use the same slots in turn.
+ *
+ * Where parameters or gradients are sharded, each block of a stage needs its own whole for a
+ * moment; memory for all of them would be wasted. Where tensors are sharded, each exchange has
+ * results that only the next level reads. Registers that blocks fill for the same purpose form a
+ * slot pool and share slots. To be safe whatever the timing, the tasks that fill them must come in a
+ * fixed order. They hand a turn around: a register of no bytes leads from each task to the
+ * next, and from the last back to the first, where one turn waits at the start. A slot pool with two
+ * slots fills one while the other is read. The copies that transfers make of such
+ * registers take turns as well, and so do parameters that are fetched when an exchange needs
+ * them. */
+#include "graph/lower/ir.h"
+
+#include <stdlib.h>
+
+/* True for a buffer that stays within its block, where blocks take turns: it lives during the
+ * block's turn. */
+static bool passes_in_block(const sli_lowering *l, const sli_buffer *b) {
+  for (int i = 0; i < b->nconsumers; i++)
+    if (l->tasks[b->consumers[i]].cls == SL_CLASS_W) return false; /* W may be put off */
+  return !sli_leaves_block(l, b) &&
+         !sli_lower_given(l, SLI_ROLE_INNER, l->tasks[b->producer].stage);
+}
+
+/* True for a buffer that one level makes for later levels of the same pass: it lives until the
+ * last of them has read it. Where the user sets its slots, each register has its own, and
+ * several microbatches can be in flight. */
+static bool is_passing(const sli_lowering *l, const sli_buffer *b) {
+  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
+  if (l->in->layers) return passes_in_block(l, b);
+  if (b->eval) return false;
+  const sli_task *from = &l->tasks[b->producer];
+  for (int i = 0; i < b->nconsumers; i++) {
+    const sli_task *to = &l->tasks[b->consumers[i]];
+    if (to->backward != from->backward || to->level <= from->level || to->cls == SL_CLASS_W) return false;
+  }
+  return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
+}
+
+/* True for a result of an exchange after all ticks that only the next step of the exchange
+ * reads. */
+static bool is_interim(const sli_lowering *l, const sli_buffer *b) {
+  if (b->role != SLI_ROLE_REDUCE || b->rate != SLI_PER_STEP) return false;
+  if (b->aliases != SL_NONE) return false;
+  for (int i = 0; i < b->nconsumers; i++)
+    if (l->tasks[b->consumers[i]].cls != SL_CLASS_C) return false;
+  return true;
+}
+
+/* Returns the depth of an exchange. It is needed often, so g->depth caches it. */
+static int depth_of(const sli_lowering *l, sli_task *g) {
+  if (g->depth) return g->depth;
+  g->depth = 1;
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[l->buffers[g->inputs[i]].origin];
+    sli_task *from = b->producer == SL_NONE ? NULL : &l->tasks[b->producer];
+    if (!from || from->cls != SL_CLASS_C || from->rate != SLI_PER_STEP) continue;
+    if (b->role != SLI_ROLE_TURN) g->depth = SLI_MAX(g->depth, 1 + depth_of(l, from));
+  }
+  return g->depth;
+}
+
+/* ---- tasks of the same slot pool -------------------------------------------------------------- */
+
+/* True if two tasks of a device do the same for one block each. Tasks of blocks sharded over
+ * the stages run when the other stages' data is there, and take no turns with the stage's own. */
+static bool do_the_same(const sli_lowering *l, int a, int b) {
+  sli_task *x = &l->tasks[a], *y = &l->tasks[b];
+  bool spread = sli_is_spread_task(l, x);
+  if (spread != sli_is_spread_task(l, y) || (spread && x->part != y->part)) return false;
+  return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
+         x->backward == y->backward && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
+         x->phase == y->phase &&
+         (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
+         (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
+}
+
+/* Hashes a task; equal for tasks that do the same. */
+static uint64_t hash_same(uint64_t hash, const sli_task *x) {
+  const int fields[] = {x->stage, x->rank, x->cls, x->axis, (int)x->rate, x->host, x->backward, x->eval};
+  return sli_hash(hash, fields, sizeof fields);
+}
+
+/* Compares the sections of two tasks: from the end for BETWEEN, since what goes on to the next
+ * block is made last, whatever comes before it. */
+static bool same_section(const sli_lowering *l, int a, int b, sli_role role) {
+  sli_section x = sli_lower_section(l, a), y = sli_lower_section(l, b);
+  return role == SLI_ROLE_BETWEEN ? x.last == y.last : x.first == y.first;
+}
+
+static int slots_of(const sli_lowering *l, int buffer) {
+  int leader = l->buffers[buffer].slot_pool.leader;
+  return leader == SL_NONE ? buffer : leader;
+}
+
+/* True if both transfers are for passes of a stage that come in one order, forward and backward. */
+static bool come_in_turn(const sli_lowering *l, const sli_transfer_task *x, const sli_transfer_task *y) {
+  const sli_task *a = &l->tasks[x->reader], *b = &l->tasks[y->reader];
+  bool passes = !a->phase && !b->phase && (a->cls == SL_CLASS_F || a->cls == SL_CLASS_B) &&
+                (b->cls == SL_CLASS_F || b->cls == SL_CLASS_B);
+  return passes && sli_transfer_kinds[x->kind].homes && a->stage == b->stage && a->rank == b->rank &&
+         sli_is_one_at_a_time(l, a->stage) &&
+         same_section(l, x->reader, y->reader, SLI_ROLES);
+}
+
+/* True if two transfers share slots at their destination: they take the same route, and bring
+ * buffers that share slots, or buffers that readers of one slot pool fetch under the same number from
+ * one device. */
+static bool bring_the_same(const sli_lowering *l, const sli_task *a, const sli_task *b) {
+  const sli_transfer_task *x = a->transfer, *y = b->transfer;
+  if (x->kind != y->kind || x->home != y->home || a->rate != b->rate || a->device != b->device || x->to != y->to)
+    return false;
+  if ((x->reader == SL_NONE) != (y->reader == SL_NONE)) return false;
+  if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);
+  return x->nth == y->nth && l->buffers[x->origin].device == l->buffers[y->origin].device &&
+         ((do_the_same(l, x->reader, y->reader) &&
+           same_section(l, x->reader, y->reader, SLI_ROLES)) || come_in_turn(l, x, y));
+}
+
+/* Hashes a task; equal for tasks of one slot pool. */
+static uint64_t hash_slot_pool(const sli_lowering *l, const sli_task *g) {
+  const sli_transfer_task *x = g->transfer;
+  if (!x) return hash_same(SLI_HASH_SEED, g);
+  const int fields[] = {(int)x->kind, g->device, x->to,
+                        x->reader == SL_NONE ? slots_of(l, x->origin) : x->nth};
+  uint64_t hash = sli_hash(SLI_HASH_SEED, fields, sizeof fields);
+  /* forward and backward may share it */
+  bool both = x->reader == SL_NONE || sli_transfer_kinds[x->kind].homes;
+  return both ? hash : hash_same(hash, &l->tasks[x->reader]);
+}
+
+static bool is_same_slot_pool(const sli_lowering *l, int a, int b, sli_role role) {
+  const sli_task *x = &l->tasks[a], *y = &l->tasks[b];
+  if (x->transfer || y->transfer) return x->transfer && y->transfer && bring_the_same(l, x, y);
+  return do_the_same(l, a, b) && same_section(l, a, b, role);
+}
+
+/* Returns transient buffer number `nth` of a role among a task's outputs, or SL_NONE. */
+static int nth_transient(const sli_lowering *l, int task, sli_role role, int nth) {
+  const sli_task *g = &l->tasks[task];
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_buffer *b = &l->buffers[g->outputs[i]];
+    if (b->transient && b->role == role && !nth--) return g->outputs[i];
+  }
+  return SL_NONE;
+}
+
+/* ---- one slot pool ---------------------------------------------------------------------------- */
+
+/* Returns the rate of turns: per microbatch, where blocks take all pieces of a microbatch. */
+static sli_rate turn_rate(const sli_lowering *l, const sli_task *g) {
+  return l->in->layers && g->rate < SLI_PER_STEP ? SLI_PER_MICROBATCH : g->rate;
+}
+
+/* Adds a turn, named after the task that waits for it, or after what that task brings. */
+void sli_add_turn(sli_lowering *l, int from, int to, bool first) {
+  const sli_task *a = &l->tasks[from], *b = &l->tasks[to];
+  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
+  const char *whose = b->transfer ? l->buffers[b->outputs[0]].name : b->name;
+  reader[0] = to;
+  sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "turn:%s", whose),
+                                 .role = SLI_ROLE_TURN, .producer = from, .nconsumers = 1,
+                                 .consumers = reader, .rate = turn_rate(l, a), .eval = a->eval,
+                                 .memory = sli_roles[SLI_ROLE_TURN].memory, .device = a->device,
+                                 .initial = first, .aliases = SL_NONE});
+}
+
+static int by_turn(const void *a, const void *b, void *lowering) {
+  return sli_lower_turn(lowering, *(const int *)a, *(const int *)b);
+}
+
+/* True if the task reads a copy brought back from the buffer's home, and so holds none of these
+ * slots. */
+static bool reads_brought_back(const sli_lowering *l, const sli_buffer *b, int task) {
+  return b->role == SLI_ROLE_SPILL && sli_is_filled(l, b, &l->tasks[task]);
+}
+
+/* True if `x`, a reader of another buffer in the slot pool, waits for `later`: because it reads it,
+ * or reads results of its readers. A buffer that is spilled may have no reader in the same pass;
+ * then `x` makes it itself, or comes behind its producer. */
+static bool waits_for(const sli_lowering *l, int x, const sli_buffer *later) {
+  int level = l->tasks[x].level, maker = later->producer;
+  if (later->role == SLI_ROLE_SPILL && (x == maker || level > l->tasks[maker].level)) return true;
+  for (int i = 0; i < later->nconsumers; i++) {
+    int y = later->consumers[i];
+    if (!reads_brought_back(l, later, y) && (x == y || level > l->tasks[y].level)) return true;
+  }
+  return false;
+}
+
+/* True if a reader of one buffer may have to wait for another that comes later. */
+static bool is_held_for(const sli_lowering *l, const sli_buffer *b, const sli_buffer *later) {
+  for (int i = 0; i < b->nconsumers; i++)
+    if (!reads_brought_back(l, b, b->consumers[i]) && waits_for(l, b->consumers[i], later)) return true;
+  return false;
+}
+
+/* Returns the same for any buffer that a task makes at once with its turn in the slot pool. */
+static bool is_held_for_task(const sli_lowering *l, int buffer, int task, sli_role role) {
+  bool held = false;
+  for (int nth = 0, at; !held && (at = nth_transient(l, task, role, nth)) != SL_NONE; nth++)
+    held = is_held_for(l, &l->buffers[buffer], &l->buffers[at]);
+  return held;
+}
+
+/* Returns how many buffers of number `nth` of each task must exist at once. */
+static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
+  int least = 1;
+  for (int i = 0; i < n; i++) {
+    int held = 1;
+    for (int j = 0; j < i; j++) {
+      int before = nth_transient(l, tasks[j], role, nth);
+      held += before != SL_NONE && is_held_for_task(l, before, tasks[i], role);
+    }
+    least = SLI_MAX(least, held);
+  }
+  return least;
+}
+
+/* True if several levels of a pass may read it: gathered parameters, and what levels hand on
+ * while it is being spilled. */
+static bool is_read_later(sli_role role) { return role == SLI_ROLE_GATHER || role == SLI_ROLE_SPILL; }
+
+/* Gives the buffers of number `nth` of each task the slots of the first of them. Returns false
+ * if there are none. */
+static bool share_slots(sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
+  int leader = SL_NONE;
+  for (int i = 0; i < n; i++) {
+    int at = nth_transient(l, tasks[i], role, nth);
+    if (at != SL_NONE && (leader == SL_NONE || at < leader)) leader = at;
+  }
+  int least = is_read_later(role) && n > 1 ? least_slots(l, tasks, n, role, nth) : n > 1;
+  for (int i = 0; i < n; i++) {
+    int at = nth_transient(l, tasks[i], role, nth);
+    if (at != SL_NONE) l->buffers[at].slot_pool = (sli_slot_pool){at == leader ? SL_NONE : leader, least};
+  }
+  return leader != SL_NONE;
+}
+
+/* True if the user has set the slots of a slot pool. "gather" applies to fetched buffers as well.
+ * Transfers without a reader do as the buffer they bring. */
+static bool is_settled(const sli_lowering *l, int task, sli_role role) {
+  const sli_task *g = &l->tasks[task];
+  bool fetched = g->transfer && g->transfer->reader != SL_NONE;
+  if (g->rate != SLI_PER_STEP || (g->transfer && !fetched)) return true;
+  bool gathered = fetched && !sli_transfer_kinds[g->transfer->kind].homes;
+  return sli_lower_given(l, gathered ? SLI_ROLE_GATHER : role, g->stage);
+}
+
+/* Decides on buffers made once a step: true if two shared slots take less memory than one slot
+ * each. If not, each buffer gets its own slot. */
+static bool is_worth_it(sli_lowering *l, const int *tasks, int n, sli_role role) {
+  size_t two = 0, all = 0;
+  if (is_settled(l, tasks[0], role)) return true;
+  for (int nth = 0, found = 1; found; nth++) {
+    size_t most = 0;
+    found = 0;
+    for (int i = 0; i < n; i++) {
+      int at = nth_transient(l, tasks[i], role, nth);
+      size_t bytes = at == SL_NONE ? 0 : l->buffers[at].bytes;
+      found |= at != SL_NONE;
+      all += bytes;
+      most = SLI_MAX(most, bytes);
+    }
+    two += 2 * most;
+  }
+  for (int i = 0, at; i < n && two >= all; i++)
+    while ((at = nth_transient(l, tasks[i], role, 0)) != SL_NONE) l->buffers[at].transient = false;
+  return two < all;
+}
+
+/* Closes a slot pool of tasks [n], in order. */
+static void close_slot_pool(sli_lowering *l, const int *tasks, int n, sli_role role) {
+  if (!is_worth_it(l, tasks, n, role)) return;
+  for (int nth = 0; share_slots(l, tasks, n, role, nth); nth++) {}
+  for (int i = 0; i < n && n > 1; i++) sli_add_turn(l, tasks[i], tasks[(i + 1) % n], i + 1 == n);
+}
+
+/* Returns the last place in order among the readers of what a task passes on. */
+static int read_until(const sli_lowering *l, int task) {
+  int last = l->places[task], at;
+  for (int nth = 0; (at = nth_transient(l, task, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
+    const sli_buffer *b = &l->buffers[at];
+    for (int i = 0; i < b->nconsumers; i++) last = SLI_MAX(last, l->places[b->consumers[i]]);
+  }
+  return last;
+}
+
+/* Takes the tasks of one slot pool out of tasks [n] that do the same, in order; returns how many
+ * are left. A buffer passed from level to level is freed when all readers are done. The task
+ * that takes over its slot comes after these readers in order, so no task waits for itself, and
+ * one slot is enough. */
+static int take_slot_pool(sli_lowering *l, int *tasks, int n, sli_role role, bool passing) {
+  int *slot_pool = sli_calloc((size_t)n, sizeof *slot_pool), taken = 0, left = 0, until = 0;
+  for (int i = 0; i < n; i++) {
+    bool fits = !passing || !taken || l->places[tasks[i]] > until;
+    if (!fits) tasks[left++] = tasks[i];
+    else if (passing) until = read_until(l, slot_pool[taken++] = tasks[i]);
+    else slot_pool[taken++] = tasks[i];
+  }
+  close_slot_pool(l, slot_pool, taken, role);
+  free(slot_pool);
+  return left;
+}
+
+/* ---- all slot pools --------------------------------------------------------------------------- */
+
+/* Tasks with transient buffers of a role, in lists by the hash of their slot pool. Tasks of one
+ * slot pool are in one list, in order. */
+typedef struct lists {
+  uint32_t mask;
+  int *head;   /* [mask + 1] */
+  int *next;   /* [tasks] */
+  bool *done;  /* [tasks] in a slot pool already, or in no list */
+  int *slot_pool;  /* [tasks] scratch space for one slot pool */
+} lists;
+
+static lists list_tasks(const sli_lowering *l, int begin, int end, sli_role role) {
+  lists x = {.mask = 1};
+  size_t n = (size_t)end + 1;
+  while (x.mask < (uint32_t)(end - begin)) x.mask = 2 * x.mask + 1;
+  x.head = sli_calloc((size_t)x.mask + 1, sizeof *x.head);
+  x.next = sli_calloc(n, sizeof *x.next);
+  x.done = sli_calloc(n, sizeof *x.done);
+  x.slot_pool = sli_calloc(n, sizeof *x.slot_pool);
+  for (uint32_t h = 0; h <= x.mask; h++) x.head[h] = SL_NONE;
+  for (int i = end - 1; i >= begin; i--) {
+    x.done[i] = nth_transient(l, i, role, 0) == SL_NONE;
+    if (x.done[i]) continue;
+    int *head = &x.head[hash_slot_pool(l, &l->tasks[i]) & x.mask];
+    x.next[i] = *head;
+    *head = i;
+  }
+  return x;
+}
+
+/* Makes the slot pools of all tasks that share one with this task. */
+static void make_slot_pools(sli_lowering *l, lists *x, int first, sli_role role) {
+  bool passing = role == SLI_ROLE_INNER && !l->tasks[first].transfer;
+  int n = 0;
+  for (int i = first; i != SL_NONE; i = x->next[i]) {
+    if (x->done[i] || !is_same_slot_pool(l, first, i, role)) continue;
+    x->slot_pool[n++] = i;
+    x->done[i] = true;
+  }
+  qsort_r(x->slot_pool, (size_t)n, sizeof *x->slot_pool, by_turn, l);
+  while (n) n = take_slot_pool(l, x->slot_pool, n, role, passing);
+}
+
+/* Makes the slot pools of tasks begin to end - 1 with transient buffers of a role. */
+static void close_slot_pools(sli_lowering *l, int begin, int end, sli_role role) {
+  lists x = list_tasks(l, begin, end, role);
+  for (int i = begin; i < end; i++)
+    if (!x.done[i]) make_slot_pools(l, &x, i, role);
+  free(x.head);
+  free(x.next);
+  free(x.done);
+  free(x.slot_pool);
+}
+
+/* Makes the slot pools of producers first, then those of transfers: a copy shares slots at its
+ * destination if the original does at its source. */
+void sli_lower_slot_pools(sli_lowering *l) {
+  l->places = sli_lower_places(l);
+  static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
+                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV,
+                                  SLI_ROLE_KV_SPILL};
+  static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
+                                     SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL,
+                                     SLI_ROLE_WEIGHTS, SLI_ROLE_KV_FILL};
+  for (int i = 0; i < l->nbuffers; i++) {
+    sli_buffer *b = &l->buffers[i];
+    if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);
+  }
+  for (size_t r = 0; r < SLI_COUNT(made); r++) close_slot_pools(l, 0, l->ncomputing, made[r]);
+  for (int i = 0; i < l->nbuffers; i++) {
+    sli_buffer *b = &l->buffers[i];
+    bool fetched = b->source != SL_NONE && l->tasks[b->producer].transfer->reader != SL_NONE;
+    if (b->source != SL_NONE && !fetched) b->transient &= l->buffers[b->origin].transient;
+  }
+  for (size_t r = 0; r < SLI_COUNT(brought); r++)
+    close_slot_pools(l, l->ncomputing, l->ntasks, brought[r]);
+}
