@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Utilities shared by every folder: checked allocation, logging, invariants, hashes, time.
  * Internal; nothing here is installed. */
 #ifndef SLUICE_BASE_H

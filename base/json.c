@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A scanner of the text, and checks of the parsed values. Nothing here calls the parser: see
  * sli_json_read(). */
 #include "base/json.h"

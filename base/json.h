@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON from outside: files, requests, other processes. It is parsed strictly, and read by kind
  * and range. Errors name the source and the path within it, as in "box.json: links[0].to: wanted
  * ...".

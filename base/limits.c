@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Limits that the system sets for the process. */
 #include <malloc.h>
 #include <stdio.h>

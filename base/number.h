@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing of numbers with a range. */
 #ifndef SLUICE_BASE_NUMBER_H
 #define SLUICE_BASE_NUMBER_H

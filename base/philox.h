@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Philox4x32-10 of Salmon, Moraes, Dror & Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
  * SC 2011. A block cipher reduced for speed: random number i is a function of (key, i) and needs
  * no state. */

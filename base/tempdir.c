@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each folder holds a file that its process keeps locked, so a folder whose lock is free has no
  * owner. A cleaner takes the lock before it removes the folder. A process that makes a folder
  * checks, once it has the lock, that the folder still exists: it may have been removed in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A folder for the temporary files of a process. The folder of a killed process is removed when
  * the next process makes one. */
 #ifndef SLUICE_BASE_TEMPDIR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates in the language of Jinja: parsing, and evaluation over values. Blocks are
  * trimmed as in transformers (trim_blocks, lstrip_blocks). Unknown features are rejected by name
  * and line. Since templates may come from strangers, depth, steps and memory are limited. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Filters, tests, methods and functions of templates, by name. */
 #include <ctype.h>
 #include <stdlib.h>

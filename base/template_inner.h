@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions shared by the files of templates: trees, values, and evaluation. */
 #ifndef SLUICE_BASE_TEMPLATE_INNER_H
 #define SLUICE_BASE_TEMPLATE_INNER_H

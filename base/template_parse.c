@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parser from tokens to trees: recursive descent, with Jinja's operator precedence. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizer of a template's text: data, trimmed, and the tokens between braces. */
 #include <ctype.h>
 #include <stdarg.h>

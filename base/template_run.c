@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation of a template's tree. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of templates: construction, comparison, and printing in Python's format. */
 #include <inttypes.h>
 #include <math.h>

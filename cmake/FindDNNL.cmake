@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds oneDNN through its C header and library: DNNL::dnnl. oneDNN runs on
 # OpenMP; we set its threads per worker, so libgomp is linked beside it.
 find_path(DNNL_INCLUDE_DIR dnnl.h)

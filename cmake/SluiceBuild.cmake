@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How a folder becomes a library.
 
 # sluice_layer(NAME LIBRARIES...)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` lays down: headers, the library, the tools, the
 # shipped models' sources, the modelled machines, what pkg-config and CMake
 # need to find them, and the pages, the examples and the licence, where their links find each other.

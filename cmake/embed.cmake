@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DNAME=page_js -DINPUT=page.js -DOUTPUT=page_js.c -P embed.cmake
 # writes INPUT as a C array of characters that ends in a zero.
 file(READ "${INPUT}" bytes HEX)

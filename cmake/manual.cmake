@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes to OUTPUT what TOOL prints for WHAT (--print-man or --print-completion), and then what each of its
 # COMMANDS (separated by commas) prints for it.
 function(print_part)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DMANIFEST=install_manifest.txt -P uninstall.cmake
 # removes the files that the last `cmake --install` of a build laid down, and folders of them that are empty then.
 if(NOT EXISTS "${MANIFEST}")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An encoder that fills in masked bytes, after BERT (Devlin et al., arXiv 1810.04805), built only
  * from shipped ops. A byte is chosen with probability `mask`. Of the chosen bytes 80 % are hidden,
  * 10 % are replaced by another byte, 10 % are left as they are, and only they count in the loss. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recurrent model with an op of its own, for training and for serving. Each channel of `decay`
  * keeps a running mean of its input, h[t] = d h[t-1] + (1 - d) x[t], with its own d in (0, 1).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handwritten digits: a convolutional network, or a small transformer, built only from shipped ops,
  * learns to read images of 8 by 8 pixels.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph neural network over pipeline stages: layers of graph convolutions (Kipf and Welling,
  * arXiv 1609.02907) learn the classes of vertices, most of which are unlabelled.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recurrent network: gated recurrent units (Cho et al., arXiv 1406.1078) read a text byte by byte
  * and predict the next one. The recurrence is written out step by step, only with shipped ops.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes digits.u8 from scikit-learn's wheel:
 
     pip download --no-deps scikit-learn

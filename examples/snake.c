@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An op of your own: snake(x, a) = x + sin(a x)^2 / a, an activation for periodic functions (Ziyin
  * et al., arXiv 2006.08195), with a frequency `a` that is learned for each channel. A small network
  * with it learns a wave, and is then tested far outside of its training range.

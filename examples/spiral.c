@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two spirals: a small network of three layers learns which of two intertwined spirals a point of
  * the plane belongs to.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal representation of a graph: arrays of nodes and tensors, in order. */
 #ifndef SLUICE_GRAPH_INTERNAL_H
 #define SLUICE_GRAPH_INTERNAL_H

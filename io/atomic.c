@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "io/atomic.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Atomic file writes: a file appears complete or not at all. */
 #ifndef SLUICE_IO_ATOMIC_H
 #define SLUICE_IO_ATOMIC_H

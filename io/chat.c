@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates, evaluated by base/template.h; the named ones are templates too. */
 #include "io/chat.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates: they turn messages of system, user and assistant into the text that a model
  * continues. A model brings its template as a Jinja program, which is evaluated; common
  * templates also have names. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints: a directory of directories, each the state of a run after a step.
  *
  *     DIR/step-200/stage-000.safetensors   one shard per stage of the pipeline, or per

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small files as a whole; mapping and fingerprints of large ones. */
 #ifndef SLUICE_IO_FILE_H
 #define SLUICE_IO_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion of 16-bit floats to f32. */
 #ifndef SLUICE_IO_HALF_H
 #define SLUICE_IO_HALF_H

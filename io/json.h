@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON files (base/json.h). Inline, like the parser. */
 #ifndef SLUICE_IO_JSON_H
 #define SLUICE_IO_JSON_H

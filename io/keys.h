@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks for keys of foreign JSON objects. Tables list the supported keys. Any other key is
  * rejected, by name and with its value, unless its value means "off". */
 #ifndef SLUICE_IO_KEYS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions in foreign files, with Python's semantics. */
 #ifndef SLUICE_IO_REGEX_H
 #define SLUICE_IO_REGEX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors format (github.com/huggingface/safetensors):
  *
  *     u64 n, little-endian | n bytes of JSON | data

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weight files in the safetensors format: named arrays, one after another, behind a JSON header. */
 #ifndef SLUICE_IO_SAFETENSORS_H
 #define SLUICE_IO_SAFETENSORS_H

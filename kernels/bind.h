@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binding of a program's calls to addresses, shared by all queues that run programs. */
 #ifndef SLUICE_BIND_H
 #define SLUICE_BIND_H

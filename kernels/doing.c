@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storage of the record of the call that a thread runs. */
 #include "kernels/doing.h"
 

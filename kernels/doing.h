@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Record of the call that a thread runs, for reports about a fault. */
 #ifndef SLUICE_DOING_H
 #define SLUICE_DOING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the first non-finite element of an array on a GPU. */
 #ifndef SLUICE_KERNELS_FINITE_H
 #define SLUICE_KERNELS_FINITE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Process memory: the system allocates a page on first touch, near the thread that touches it. */
 #include <errno.h>
 #include <string.h>

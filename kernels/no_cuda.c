@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stubs of the CUDA interface for builds without CUDA. */
 #include <sluice/cuda.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* States of kernels, shared by the calls of a device (sl_op.keeps). */
 #include <sluice/program.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts shared by the models of the LLaMA family (Touvron et al., arXiv 2302.13971, and
  * 2307.09288 for grouped queries): rmsnorm before each half of a block, rotary positions, biases
  * only by option. Each model has its own second half of a block.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): learned
  * positions, layernorm before each half of a block, gelu, and a classifier that shares its
  * weight with the embedding.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* LLaMA: decoder.h with SwiGLU. Mistral adds a window; Qwen2 has biases on q, k and v. Weight
  * files of Hugging Face's LlamaForCausalLM load in both directions. */
 #include "decoder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mixtral (Jiang et al., arXiv 2401.04088): LLaMA with a mixture of experts, moe.h. Weight files
  * of Hugging Face's MixtralForCausalLM load in both directions. */
 #include "moe.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models built into the tools. */
 #ifndef SLUICE_MODELS_H
 #define SLUICE_MODELS_H

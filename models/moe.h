@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mixtures of experts (Shazeer et al., arXiv 1701.06538; Mixtral: Jiang et al., arXiv
  * 2401.04088). The second half of a block sends each token to k of E experts and sums their
  * outputs weighted by probability. A shared expert, which all tokens go to, is optional.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Abstract pipeline: as many equal chunks as the run has stages, with durations and activation
  * sizes but no model. For studies of schedules:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Qwen's mixtures of experts (Yang et al., arXiv 2407.10671 and 2505.09388): moe.h, with a
  * shared expert (Qwen2-MoE) or norms of queries and keys (Qwen3-MoE). Weight files of Hugging
  * Face's Qwen2MoeForCausalLM and Qwen3MoeForCausalLM load in both directions. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention ops, on separate q, k, v and on one packed tensor. Both are views for the same strided
  * kernel (vector/attention.h). */
 #include <stddef.h>

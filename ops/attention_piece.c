@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention ops over one piece of a sequence that is cut along its positions, after Sun et al.,
  * arXiv 2406.03488.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input counts of attention over a piece of a sequence (Seq1F1B): what the rules of
  * ops/attention_piece.c and their kernels share. */
 #ifndef SLUICE_OPS_ATTENTION_PIECE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes and signatures of attention, of whole sequences and of pieces. */
 #include "ops/attention_shape.h"
 

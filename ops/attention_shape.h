@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shape checks, limits and signatures of attention, for whole sequences and for pieces. */
 #ifndef SLUICE_OPS_ATTENTION_SHAPE_H
 #define SLUICE_OPS_ATTENTION_SHAPE_H

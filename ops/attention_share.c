@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention ops for one device's share of a piece's queries.
  *
  * Sequences are cut into pieces, and the positions of each piece are sharded over devices. A device

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input numbers of attention for a device's share of a piece's queries: what the rules of
  * ops/attention_share.c and their kernels share. */
 #ifndef SLUICE_OPS_ATTENTION_SHARE_H

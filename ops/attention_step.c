@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention ops chunk by chunk. Most of the keys are on other devices; a device fetches one chunk
  * after another and takes a step with each (ring attention: Liu et al., arXiv 2310.01889, with an
  * online softmax).

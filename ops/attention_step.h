@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input numbers and attention mask of attention_step (ring attention): what the rules of
  * ops/attention_step.c and their kernels share. */
 #ifndef SLUICE_OPS_ATTENTION_STEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention ops over one piece of a sequence whose keys and values arrive piece by piece, after Yao
  * et al., arXiv 2408.16978.
  *

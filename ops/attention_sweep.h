@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Head width of attention_sweep, for the rules of ops/attention_sweep.c and their kernels. */
 #ifndef SLUICE_OPS_ATTENTION_SWEEP_H
 #define SLUICE_OPS_ATTENTION_SWEEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Embedding bag ops: sums or means of table rows, and their gradients. One thread adds the
  * gradients of a table row, in the order of the bags. */
 #include "ops/bag.h"

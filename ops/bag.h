@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of the ids in an embedding bag, for CPU and CUDA. */
 #ifndef SLUICE_BAG_H
 #define SLUICE_BAG_H

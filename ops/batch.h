@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of serving: the batch, which is the last input of served ops, and pages of the KV
  * cache. */
 #ifndef SLUICE_OPS_BATCH_H

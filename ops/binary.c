@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of two numbers, with broadcasting (listed in binary.def), and `where`. */
 #include "ops/ops.h"
 #include "ops/space.h"

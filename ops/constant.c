@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops whose numbers come from the graph itself, constants and positions, and casts of integers. */
 #include "ops/layout.h"
 #include "ops/ops.h"

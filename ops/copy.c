@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The copy op: copies a tensor, or adds it to the output. */
 #include "ops/ops.h"
 

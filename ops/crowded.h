@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Error of own_ids when more rows arrive at a device's experts than it has room for, for CPU and
  * CUDA. */
 #ifndef SLUICE_OPS_CROWDED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Default values of optimizer settings. */
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>

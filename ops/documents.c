@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that number the documents in a row of tokens. A record keeps the state between pieces of a
  * row: how many documents have ended, and where the current one began. */
 #include "ops/documents.h"

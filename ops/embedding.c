@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that read tables: token and position embeddings. */
 #include "ops/batch.h"
 #include "ops/ops.h"

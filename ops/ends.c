@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops at the ends of a graph: constants, data sources, reports. */
 #include <stdint.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops around the experts' linear maps: combine merges the outputs of a token's experts; the
  * capacity limit drops the ids beyond what an expert may take. */
 #include "ops/ops.h"

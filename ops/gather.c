@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that gather elements by index along a dim, and that scatter-add to indexed positions. One
  * thread adds all values of a position, in the order of the index. */
 #include "ops/indexing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grouped linear maps: each row goes through the map of the expert that its id names.
  *
  * A call sorts its rows by expert, then by place, and multiplies them in tiles of one expert's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers of grouped linear maps, for the rules of ops/grouped.c and their kernels. */
 #ifndef SLUICE_OPS_GROUPED_H
 #define SLUICE_OPS_GROUPED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks and strides of arrays that are indexed along one dim. */
 #include "ops/indexing.h"
 

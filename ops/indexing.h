@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays that are indexed along one dim, for CPU and CUDA. */
 #ifndef SLUICE_INDEXING_H
 #define SLUICE_INDEXING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts that kernels share with ops: where a part's bytes lie in the whole, rotary frequencies,
  * permutations, and windows on images. */
 #ifndef SLUICE_OPS_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The linear map, its gradients, and the packing of its weight. */
 #include "base/base.h"
 #include "ops/linear.h"

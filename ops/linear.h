@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weight shapes of linear maps, for the rules of ops/linear.c and their kernels. */
 #ifndef SLUICE_OPS_LINEAR_H
 #define SLUICE_OPS_LINEAR_H

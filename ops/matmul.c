@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batched matrix products. */
 #include "ops/matmul.h"
 

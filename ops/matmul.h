@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operands of batched matrix products and of their gradients, for CPU and CUDA. */
 #ifndef SLUICE_MATMUL_H
 #define SLUICE_MATMUL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers of the op rules: shape checks, costs, gradient rules, and the ops that only compiler
  * passes insert. */
 #ifndef SLUICE_OPS_OPS_H

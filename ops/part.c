@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that cut tensors apart and join them: the boxing between devices that shard a tensor in
  * different ways. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of arrays, and parts of parts. */
 #include "ops/layout.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling ops. A chunk is several planes; a plane is one channel of one image. */
 #include "ops/layout.h"
 #include "ops/ops.h"

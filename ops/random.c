@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that draw random numbers. */
 #include "ops/ops.h"
 

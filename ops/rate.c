@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation of optimizer settings: the learning rate of a step, decay, a plan's hash. */
 #include <sluice/op.h>
 #include <sluice/optimizer.h>

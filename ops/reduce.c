@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sum, mean and maximum along dims: attrs.axes has a bit for each. */
 #include "ops/ops.h"
 #include "ops/reduce.h"

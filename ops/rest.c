@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion of weights between a file's blocks, f32 and the storage formats (rest) that products
  * read. Scalar reference code; kernels/cpu/vector/rest.h has the vectorised version. */
 #include "ops/rest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storage formats (rest) of the weights of served graphs: f32, bf16, or blocks of 32 numbers with a
  * scale, as in GGUF files.
  *

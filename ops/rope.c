@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary frequencies, and how models stretch them for contexts longer than in pretraining. Pair j
  * of a head turns by theta^(-j/pairs) per position; its wavelength is 2 pi over that.
  *

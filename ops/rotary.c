@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary position ops. The table of angles is a state shared by all calls of a device with the same
  * angles. */
 #include "base/base.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Table of cosines and sines for rotary positions, for the rules of ops/rotary.c and their
  * kernels. */
 #ifndef SLUICE_OPS_ROTARY_H

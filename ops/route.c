@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that dispatch (route) rows to the devices of their experts and collect the results.
  *
  * Ids name the expert of each row. Places of ids count row by row; a token's places are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dispatch (route) of rows to the devices of their experts, for the rules of ops/route.c and their
  * kernels. */
 #ifndef SLUICE_OPS_ROUTE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient rules with their arguments expanded: an argument for all inputs or outputs becomes one
  * per input or output of the call. */
 #include "ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that scan along a dim: top-k and cumulative sums. */
 #include "ops/indexing.h"
 #include "ops/ops.h"

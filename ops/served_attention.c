@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of a tick's rows over the pages of their sequences (the KV cache).
  *
  * Keys and values of a position are kept in a page of its sequence from the tick that computes

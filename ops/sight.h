@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention mask (sight): the keys that a query attends to, for the kernels of all devices. */
 #ifndef SLUICE_KERNELS_SIGHT_H
 #define SLUICE_KERNELS_SIGHT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax ops along a dim: the bit of attrs.axes, or the last dim. */
 #include "ops/ops.h"
 #include "ops/space.h"

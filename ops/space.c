@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Joint iteration over several arrays. */
 #include "ops/space.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Joint iteration over several arrays: common dims, with each array's stride along them. A
  * broadcast array has stride 0. */
 #ifndef SLUICE_SPACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Types, dtypes and classes: names and sizes. */
 #include <stdio.h>
 #include <string.h>

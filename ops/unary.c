@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of one number, listed in unary.def. */
 #include "ops/ops.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that join, split, reshape, permute and expand tensors without changing numbers. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Axis of concatenation, for the rules of ops/views.c and their kernels. */
 #ifndef SLUICE_OPS_VIEWS_H
 #define SLUICE_OPS_VIEWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy with weighted rows. Partial sums of chunks are added in chunk order. */
 #include "ops/ops.h"
 #include "ops/target.h"

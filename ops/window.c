@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Geometry of windows on images. A sequence is an image of height 1. */
 #include "ops/ops.h"
 #include "ops/layout.h"

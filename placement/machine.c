@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The machine: hwloc's tree, reduced to a row of cores.
  *
  * hwloc orders cores so that the closer two of them are in the tree (a shared L2, L3, NUMA node,

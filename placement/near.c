@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cores for threads that drive GPUs, near their GPU.
  *
  * A GPU is attached to a part of the machine, a NUMA node or a package, through which all its

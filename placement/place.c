@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: divides the row of cores among devices.
  *
  * Every device wants T cores that are close to each other. Devices that follow each other in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Declarations shared within placement/. */
 #ifndef SLUICE_PLACEMENT_INTERNAL_H
 #define SLUICE_PLACEMENT_INTERNAL_H

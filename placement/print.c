@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the placement as a table for people. */
 #include "placement/placement.h"
 

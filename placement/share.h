@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sharing the cores of one machine among several processes. */
 #ifndef SLUICE_PLACEMENT_SHARE_H
 #define SLUICE_PLACEMENT_SHARE_H

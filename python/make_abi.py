@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes sluice/_abi.py of the C headers: every type, constant and function, so that the package
 follows the library by itself; and sluice/_words.py, what the headers say of each function.
 

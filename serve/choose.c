@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler: chooses the rows of each tick.
  *
  * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chunk lengths for chunked prefill.
  *
  * Beside other requests, a prompt takes the rows that are left. A prompt that is alone on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cost of a tick, fitted to measured ticks by least squares of the relative error. Errors are
  * relative to the predicted time. In the first pass no prediction exists, so they are relative
  * to the measured time; this gives delayed ticks too little weight.

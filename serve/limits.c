@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Limits within a session's sizes, which may change while it runs. */
 #include "serve/serve.h"
 

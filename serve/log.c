@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Log of the ticks as text, one line per tick, and its replay.
  *
  *   x4:60 3:41+1 -7 5:128+20

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* KV cache pages: ownership and reuse order.
  *
  * A page without holders keeps its contents until it is reused; until then it can be found by

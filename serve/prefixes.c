@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prefix caching: pages are found by the tokens of a sequence's beginning.
  *
  * A full page gets a name, a number that is never used again. The page is keyed by its tokens

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* KV cache pages and the index of their contents, shared by pages.c and prefixes.c. */
 #ifndef SLUICE_PREFIXES_H
 #define SLUICE_PREFIXES_H

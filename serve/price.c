@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated tick times, for devices that compute nothing. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulation of a session on the virtual clock: arrivals wake its source. */
 #include <stdlib.h>
 #include <string.h>

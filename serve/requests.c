@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: submission, cancellation, end, and the events about them. */
 #include "serve/serve.h"
 

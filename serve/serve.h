@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions shared by the files of serve/: a session and its requests.
  *
  * Three kinds of threads use a session. User threads submit, cancel and poll. The source's

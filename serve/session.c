@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session: graph, plan, and the thread that runs it. */
 #include "serve/serve.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Do two builds make the same plans? Prints the plan of each command below with both actorruns
 # and compares them byte by byte:
 #

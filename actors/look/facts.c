@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A look as bytes: one process's knowledge of a run, for another process of its job. */
 #include <sluice/look.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics (figures) of a run, from its trace: step times, utilisation of devices, durations of
  * actors. */
 #include "actors/look/inner.h"

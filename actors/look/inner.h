@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Declarations shared within look/. */
 #ifndef SLUICE_ACTORS_LOOK_INNER_H
 #define SLUICE_ACTORS_LOOK_INNER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status (look) of a run, taken from outside.
  *
  * A worker in the middle of a kernel cannot answer, and one that hangs never will. Therefore no

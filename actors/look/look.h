@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interface of look/ for other folders. Users have <sluice/look.h> and <sluice/runtime.h>. */
 #ifndef SLUICE_ACTORS_LOOK_H
 #define SLUICE_ACTORS_LOOK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Access to the trace rings; no other file reads them. */
 #include "actors/look/inner.h"
 #include "actors/look/look.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Explains which actors wait for which, in a moving run and in a stalled one.
  *
  * The numbers of a look tell what an actor lacks for its next firing. An input waits for the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input from other processes.
  *
  * Every process has the whole plan, but only the names of other processes' actors and registers. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Merging the records of all processes after a run. Statistics and records leave a process in
  * portions of plain bytes and enter another, which then answers for the whole plan. The first
  * portion has everything but the records; later ones add those. */

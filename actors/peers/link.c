@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Link queue, which carries slots between devices: within a process it copies, between processes it
  * gives them to the peers. */
 #include "actors/run/run.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plan builder: takes records; sl_plan_finish derives the rest, checks every invariant and lays out
  * the registers. */
 #include "actors/plan/plan.h"

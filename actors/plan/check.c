@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Invariants of registers, ports and pools, checked before a plan is tried. prove.c checks whether
  * it finishes. */
 #include "actors/plan/plan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the rules of flow.h from numbers of firings. */
 #include "actors/plan/plan.h"
 

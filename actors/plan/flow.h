@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Token flow: derives, from how often each actor has fired, which keys are ready, which slots are
  * in use, and what each actor lacks for its next firing.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's hash, of its fields: two plans with one hash run the same actors on the same slots,
  * with the same settings, and give the same results.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* State that calls keep between firings (sl_op.keeps): once per device, for all calls that share
  * it. */
 #include "actors/plan/plan.h"

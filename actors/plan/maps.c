@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Properties of key maps: their first keys, their displacement, and how many keys may be ready at
  * once. */
 #include "actors/plan/plan.h"

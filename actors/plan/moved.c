@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traffic between devices.
  *
  * A call that reads a register on another device moves the array, or the part that its op declares;

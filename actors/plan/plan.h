@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers about plans, shared within actors/. */
 #ifndef SLUICE_ACTORS_PLAN_H
 #define SLUICE_ACTORS_PLAN_H

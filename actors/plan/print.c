@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as text, and its table of memory. */
 #include "actors/plan/plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that everything a program's calls read has been written, in each of its firings.
  *
  * A call reads slots and the workspace. A slot is valid if its port takes part in the firing, or if

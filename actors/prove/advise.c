@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for a plan that gets stuck. Every actor that waits for a free slot names a quota that may
  * be too small. Each of these is enlarged alone, and the error recommends the smallest change with
  * which the simulation (rehearsal) finishes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for a plan that gets stuck. */
 #ifndef SLUICE_ACTORS_ADVISE_H
 #define SLUICE_ACTORS_ADVISE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fixed order: that in which passes start on the virtual clock, if transfers between devices take
  * no time. */
 #include "actors/plan/plan.h"

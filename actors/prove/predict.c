@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prediction: statistics of a simulation (rehearsal) with modelled durations. */
 #include "actors/prove/prove.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Proof: the runtime itself on the virtual clock.
  *
  * A simulation (rehearsal) is a copy of the plan whose queues touch no data. If it fires

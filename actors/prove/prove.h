@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulations (rehearsals): runs of a plan on the virtual clock and without data. Also for
  * actortrace's replays; users have <sluice/runtime.h>. */
 #ifndef SLUICE_ACTORS_PROVE_H

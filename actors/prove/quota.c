@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Changing quotas during a run: proved here, then applied by the runtime.
  *
  * The new quotas are proved on a copy of the plan from its start. This is enough in the middle of a

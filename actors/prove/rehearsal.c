@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulation: runs a copy of a plan on the virtual clock. */
 #include "actors/prove/prove.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Advancing an actor: the consequences of a firing, before its next one.
  *
  * Every port moves one step along its key map and does what that step ends (an output: the slot is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a runtime: an arena for each space of each device, and host access to slots between
  * runs. */
 #include "actors/run/poison.h"

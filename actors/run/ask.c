@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queries of a runtime: reading its state from outside its workers. */
 #include "actors/run/run.h"
 #include "actors/run/poison.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cheap nanosecond clock. On x86 with an invariant time-stamp counter a reading is one instruction
  * and a multiplication; elsewhere it is clock_gettime. */
 #ifndef SLUICE_ACTORS_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid lengths (extents): the number of valid rows in a slot.
  *
  * The number is stored beside the slot and belongs to the slot's owner: to its producer until the

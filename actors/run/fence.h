@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fences: queues of one kind that wait for each other on the device.
  *
  * A firing's outputs on an asynchronous queue are valid when it has completed. If the queues can

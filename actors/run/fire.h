@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Firing: takes slots, passes their addresses to the program, launches it, and records the result.
  *
  * A launch that is complete on return advances its ports at once. Any other becomes a flight. It

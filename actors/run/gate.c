@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stopping, holding, ending and failing a run: the public functions, on top of the gate. */
 #include "actors/run/state.h"
 

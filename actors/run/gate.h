@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate: decides which steps begin, and where a run ends.
  *
  * No worker counts steps for the others. An actor that has fired its last of one step asks the gate

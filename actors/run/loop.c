@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The event loop.
  *
  * A worker drives one or more queues. It repeats four moves until every actor it owns has fired its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mailbox for messages between workers.
  *
  * A mailbox is a ring of cells that many workers push to and one drains. A push draws a ticket,

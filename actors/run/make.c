@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Creating a runtime from a plan, and destroying it. */
 #include "actors/run/state.h"
 

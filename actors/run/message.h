@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between actors: plain data, with handles instead of pointers, so they may cross
  * processes. */
 #ifndef SLUICE_ACTORS_MESSAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Poison: contents of memory without valid data, to find faults. */
 #ifndef SLUICE_ACTORS_POISON_H
 #define SLUICE_ACTORS_POISON_H

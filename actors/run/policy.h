@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Policy: which of the runnable actors may fire.
  *
  * On most queues all may, and the first in order goes. A selective queue checks each one. A pool

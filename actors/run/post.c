@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages to workers from other threads. */
 #include "actors/run/run.h"
 #include "actors/run/state.h"

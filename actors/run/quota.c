@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Changing quotas during a run: a credit is added or retired, and nothing else changes.
  * actors/prove/quota.c proves the plan with the new quotas first. */
 #include "actors/run/state.h"

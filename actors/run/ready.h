@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runnable actors: which can fire, and in which order.
  *
  * An actor counts what it lacks: `missing` is the number of its ports that are not satisfied, plus

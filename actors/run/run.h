@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interface of a runtime for other folders. Users have <sluice/runtime.h>; the implementation is
  * private to run/ (state.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Idle workers: spin for news, then sleep until there is some.
  *
  * Spinning costs a core, sleeping costs a wake. A worker spins for about as long as a sleep and a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots: taking, freeing, completing, and the accounts that change with them.
  *
  * A register's producer keeps its free slots on a stack, and each consumer a table of the keys that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime's own state, private to run/. During a run only its one owning worker touches each
  * struct below; fields shared between workers are atomic and marked as such.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Debug tags: slots that record their contents, to find faults (sl_runtime_options.check).
  *
  * Each slot has a tag: the key and register it holds, whether it is complete, how many rows were

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Notifications: who hears that a slot is complete or free, and when.
  *
  * On one worker a notification is a function call, without atomics; between workers a message in a

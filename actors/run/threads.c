@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workers as threads, and a run from beginning to end. Each thread opens its queues and devices,
  * then sleeps until a run begins. On the virtual clock there is one worker and no thread: the
  * caller of the run is the worker. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Firings in flight: when to ask their queues for completions.
  *
  * A queue is awaited for its oldest firing only. If the queue knows when that completes, it has a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping and waking: futexes of this process. */
 #include "actors/run/state.h"
 

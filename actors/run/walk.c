@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Key maps and ticks as rings: one firing's entry leads to the next one's, without a division or a
  * branch. */
 #include "actors/run/state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Wiring: turns plan records into run-time registers, actors, and the ports between them. */
 #include "actors/run/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trace file, version 4. All numbers little-endian.
  *
  *     head      struct head, 64 bytes: magic, version, sizes, facts of the run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a trace: the plan and the records of a run, section by section. */
 #include "actors/trace/format.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host names and ports: parsing, resolving, and the address to bind. */
 #ifndef SLUICE_COMM_CONTROL_ADDRESS_H
 #define SLUICE_COMM_CONTROL_ADDRESS_H

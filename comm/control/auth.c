@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job has one secret, its key. Two pairs of CURVE keys are derived from it with different
  * labels: one for every socket that binds, one for every socket that connects. A process with
  * the job's key therefore knows what a server and a client of the job must prove, and nobody

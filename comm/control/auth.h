@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Authentication: CURVE keys derived from the job's key, and the handler that libzmq asks about
  * each client that shows one. */
 #ifndef SLUICE_COMM_CONTROL_AUTH_H

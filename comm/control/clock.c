@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Heartbeats are PING and PONG; their timestamps also give the clock offset of the other side.
  * The estimate is the exchange with the smallest error, where an old exchange grows worse by the
  * drift that clocks may have (RFC 5905: 15 ppm). */

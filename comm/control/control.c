@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* API of the control plane for other threads. They leave requests under the lock, wake the
  * control thread if it may be asleep, and wait, where needed, for it to signal a change. */
 #include "comm/control/control.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control plane. Through it the processes of a job find each other, check that they run the
  * same plan, exchange words, and detect the loss of a process.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The end of a job. The process that detects it reports to process 0, which adopts the first
  * report and sends it to everybody, so all name the same culprit. A process that soon gets no
  * answer from process 0 adopts its own report. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Wire format of the control plane: frames of a fixed little-endian layout.
  *
  *   0  u32 magic  "SLCF"        16  u64 instance   drawn by each sli_control_open

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions shared by the files of the control plane. The control thread owns everything
  * except `shared`, which is under its lock, and the counts, which are atomic.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Joining of a job. Every process sends HELLO to process 0 until it is answered; process 0 may
  * be the last to start. It keeps the HELLOs until it has one from each process, then sends
  * everybody's to all: that is the start.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Anybody who reaches a port can connect to it as often as they like. Each time libzmq builds a
  * session before it finds that the client has no key; 10,000 a second cost a third of a core. A
  * listener therefore has an allowance of connections, which refills with time. When it is used

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A listening socket that strangers cannot keep busy. */
 #ifndef SLUICE_COMM_CONTROL_LISTEN_H
 #define SLUICE_COMM_CONTROL_LISTEN_H

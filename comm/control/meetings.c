@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Meetings (barriers). Every process tells process 0 that it has come and what data it brings.
  * Process 0 sees when all have come, and tells all. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Data of any length is sent in parts, in order on each line, so a part needs only its offset to
  * find its place. Heartbeats are sent in between. */
 #include <stdlib.h>

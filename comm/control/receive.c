@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Receiving of frames. A frame is accepted only if it is well-formed, of this incarnation, from
  * a process that has joined with the same instance of its control plane, and next in sequence.
  * Anything else is counted, logged once and dropped. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sending of frames, with the next sequence number of the line; and logging of refused frames
  * and connections. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Heartbeats run on every connection. A peer that is silent for too long is lost, and so is one
  * that closed its connection without a goodbye. */
 #include "comm/control/inner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sockets of a process: opening, binding and connecting. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control thread, the only one that touches sockets. It sleeps in zmq_poll until a frame
  * comes, another thread writes to the eventfd, or a timer is due. zmq_poll checks ZMQ_EVENTS
  * itself, since ZMQ_FD is edge-triggered. Each turn it receives, sends pending orders, and runs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words. All of them go through process 0, which forwards them in order of arrival, so words to
  * all arrive in the same order everywhere. */
 #include "comm/control/inner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transfer over a channel is announced over the net by its message, without data. The message
  * carries its number on the link, which is also its number on the channel, and names the slot.
  * The receiver thus knows the destination and the matching receive. */

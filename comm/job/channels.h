@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links between GPUs of different processes: the set that a plan needs, and the dispatch of
  * their messages. Every function accepts NULL, where there are none. */
 #ifndef SLUICE_COMM_JOB_CHANNELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Announcement: a result that process 0 finds for all, such as that of a long search.
  *
  * Process 0 sends it in one word, before or at joining. A process waits only for that word and

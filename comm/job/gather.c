@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers the statistics and records of all processes in process 0, in portions. Process 0 asks
  * one process after another ("pull") until that one answers with an empty portion. At most one
  * portion is under way, however much data there is. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions shared by the files of a job. */
 #ifndef SLUICE_COMM_JOB_INNER_H
 #define SLUICE_COMM_JOB_INNER_H

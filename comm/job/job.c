@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job from start to end, on its owner's thread. */
 #include "comm/job/job.h"
 

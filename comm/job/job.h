@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process of a job and its peers: both planes, and what the processes do together besides
  * running the plan. sluice/job.h is the public part; the rest is for the tools. */
 #ifndef SLUICE_COMM_JOB_H

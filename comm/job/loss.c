@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loss of a job: the first reason is kept, and all waiting threads are woken. */
 #include <stdio.h>
 

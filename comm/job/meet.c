@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Meetings of all processes of a job, with their data. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both planes of a process, and dispatch of what arrives on them.
  *
  * Three threads are involved. The runtime's carrier owns the data plane during a run. After the

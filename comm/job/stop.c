@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stops a run at the same step everywhere.
  *
  * A stop takes three words, as no process knows how far the others are. "stop": some process

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Run fingerprint (terms): the settings that all processes of a job must share, compared by name
  * when they meet. */
 #include <inttypes.h>

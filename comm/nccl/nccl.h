@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The data plane between GPUs of different processes: channels, over NCCL.
  *
  * A channel connects one GPU to one of another process, in one direction: a communicator of the

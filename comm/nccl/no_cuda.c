@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channels between GPUs in a build without CUDA, or without NCCL's header: all calls fail. */
 #include "comm/nccl/nccl.h"
 

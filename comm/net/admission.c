@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fixed number of unauthenticated peers (guests) have room; when one more comes, the one that
  * has waited longest is dropped. A member sends its opening as soon as it is connected, and
  * retries if it was dropped. Holding many connections therefore keeps no member out for long. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Incoming connections whose peers have not proved yet that they belong to the job. Strangers
  * can hold only a limited number, and their bytes get no further than the handshake. */
 #ifndef SLUICE_COMM_NET_ADMISSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handshake of the data plane: two processes of a job prove to each other that they hold its key
  * and agree on session keys. Anybody may have opened the connection. The code maps bytes to
  * bytes and uses no sockets.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reassembly of a connection's byte stream into heads and data, cut anywhere. It uses no
  * sockets, so tests can feed it any bytes.
  *

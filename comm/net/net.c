@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The net: peers, messages under way, waiting, and the choice of a transport.
  *
  * A process's address holds what a peer needs for each of its transports, in order of

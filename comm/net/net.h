@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The data plane between processes: messages with data, from memory to memory.
  *
  * A process has one net. The receiver grants every message in advance: a free slot of the

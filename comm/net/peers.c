@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rare operations of the net and its transports: allocating a transfer, failing a peer. */
 #include <stdio.h>
 

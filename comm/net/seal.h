@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encryption of one direction of a connection (ChaCha20-Poly1305). Records of up to 32 KiB are
  * numbered, so nobody in between can read, change, drop, repeat or reorder them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TCP connections of the data plane between hosts: definitions shared by the files that open,
  * read and write them. */
 #ifndef SLUICE_COMM_NET_TCP_H

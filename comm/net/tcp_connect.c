@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting a job over TCP. Of two processes the one with the lower number connects, so process
  * 0 never listens. Every other process listens at its address on the route to process 0, until
  * all have connected. */

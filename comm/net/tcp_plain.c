@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plain bytes without copies: heads and data are sent from where they are, and data is received
  * at its destination. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The send queue of a connection, and the results of its system calls. */
 #include <errno.h>
 #include <string.h>

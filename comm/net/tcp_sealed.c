@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes in encrypted records: nobody in between can read or change them. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transports over TCP: a table of lines, one per peer of this transport, and one epoll over all.
  * A message is its head and its data; messages to a peer stay in order. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/net/this_host.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Identity of this host, to find out which processes share memory. */
 #ifndef SLUICE_COMM_NET_THIS_HOST_H
 #define SLUICE_COMM_NET_THIS_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interface between the net and its transports. A transport is a const table of functions. The
  * tables are listed in net.c, which also picks the transport of each peer, once. */
 #ifndef SLUICE_COMM_NET_TRANSPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading UCX has side effects. Its library catches SIGSEGV and similar signals to print a
  * backtrace. It catches SIGHUP for debugging, so a process no longer ends with its terminal, and
  * it logs to stdout. That suits a UCX program, not every program that links Sluice and may never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UCX, loaded on first use and configured for Sluice. */
 #ifndef SLUICE_COMM_UCX_H
 #define SLUICE_COMM_UCX_H

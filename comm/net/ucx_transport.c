@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transports over UCX: one context, one worker, one endpoint per peer. One table uses shared
  * memory alone and does not listen; the other uses whatever UCX's environment variables allow.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The owner goes AWAKE -> ASLEEP before it sleeps and back after. A waking thread makes it WOKEN
  * from either state, and writes to the eventfd only if it was ASLEEP. Both are exchanges on one
  * word: either the owner sees the wake and does not sleep, or the other thread sees that it

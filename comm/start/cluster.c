@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Detection of the launcher and of this process's place in its job.
  *
  * Launchers set environment variables, and they nest: srun starts mpirun's daemons, torchrun may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A list is parsed from the left: an entry up to its comma, an entry into plain text and
  * brackets, a bracket into ranges. An entry stands for as many hosts as the product of the
  * counts of its brackets. One host is therefore found without listing the others, and no list is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The key of a job.
  *
  * actorrun makes a fresh key for every job and hands it over. Other launchers have no key, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The place of this process in its job, as the launcher describes it. */
 #ifndef SLUICE_COMM_START_H
 #define SLUICE_COMM_START_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Six answers under way, two to each of three requests, and then a long prompt."""
 import http.client, json, sys, threading, time
 

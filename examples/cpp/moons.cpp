@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Two moons: a small network learns which of two half circles a point of the plane belongs to.
 #include <cmath>
 #include <sluice/sluice.h>

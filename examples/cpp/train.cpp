@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Trains the model of moons.cpp with the library alone: `train STEPS`.
 #include <cstdio>
 #include <cstdlib>

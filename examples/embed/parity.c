@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sluice inside a program: a graph, its plan, a runtime, a falling loss.
  *
  * A network of two layers learns whether the number of ones among eight bits is

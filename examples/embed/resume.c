@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interruptible training over several processes, with the library alone.
  *
  *     resume DIR STEPS             in one process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Defines a model, trains, evaluates and tunes it, and shows a trace: run it cell by cell."""
 import numpy as np
 import sluice as sl

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Applies an op: checks arguments, infers shapes, adds a node. */
 #include "graph/build/build.h"
 

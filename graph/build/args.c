@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options: one table gives the parser, the checks, the help and suggestions for mistyped names. */
 #include <errno.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Construction of a graph: blocks, parameters, its loss or outputs, and the first error. Ops are
  * applied in apply.c. */
 #include "graph/build/build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Graph construction by models and passes: nodes, tensors, and initial values of parameters. */
 #ifndef SLUICE_GRAPH_BUILD_H
 #define SLUICE_GRAPH_BUILD_H

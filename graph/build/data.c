@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of data: a user's callback, and rows of a token file. */
 #include "graph/build/build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls for mixtures of experts: a token goes to the experts that its logits choose. Losses that
  * balance the load consist of existing ops, so they are sharded like those. */
 #include "graph/build/build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters by patterns of their names: frozen ones, and learning rates and decays of their
  * own. */
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls for image ops. */
 #include "graph/build/build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values of parameters.
  *
  * Element i of a parameter is a function of (seed, name, i): word i % 4 of Philox block i / 4,

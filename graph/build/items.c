@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/graph.h"
 
 int64_t sl_graph_evaluated(const sl_graph *g, const char **word) {

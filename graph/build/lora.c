@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear maps, and adapters (LoRA: Hu et al., arXiv 2106.09685). Beside a linear map whose
  * weight matches a pattern, a product of two small matrices is trained instead of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call for cross entropy of weighted targets: the total weight of a microbatch's targets, and
  * the loss divided by that. */
 #include <math.h>

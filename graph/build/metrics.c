@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of evaluations besides the loss, and counters of a training step (tallies). */
 #include "graph/build/build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls for the shipped ops: thin wrappers of sl_apply(). */
 #include "graph/build/build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sl_train: the loss of a model and the update of its parameters. Settings of the user who runs
  * it (sl_graph_options.training) replace the model's; the rest gets defaults. */
 #include <math.h>

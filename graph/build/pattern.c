@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Patterns of parameters' names: a run of a name's components, with *, ? and [..]. "h.*.attn"
  * matches "transformer.h.3.attn.c_attn.weight"; "h.1" does not match "h.10.ln_1". */
 #include <fnmatch.h>

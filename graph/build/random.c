@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls for ops that draw random numbers, and their seed. */
 #include "graph/build/build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that combine and split tensors. */
 #include "graph/build/build.h"
 

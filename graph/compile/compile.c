@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is taken
  * or searched for, and lowering makes a plan of the two. */
 #include "graph/compile/inner.h"

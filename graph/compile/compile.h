@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compiling a graph to a plan: the passes in their order, and questions about the result that the
  * library's own tools ask. Programs have <sluice/lower.h>. */
 #ifndef SLUICE_GRAPH_COMPILE_H

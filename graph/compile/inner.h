@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The result of compiling a graph, as the files of compile/ share it. */
 #ifndef SLUICE_GRAPH_COMPILE_INNER_H
 #define SLUICE_GRAPH_COMPILE_INNER_H

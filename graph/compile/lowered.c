@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled graph, as programs and tools ask it. */
 #include "graph/compile/compile.h"
 #include "graph/compile/inner.h"

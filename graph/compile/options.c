@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options of sl_lower: texts become enums and numbers here, and what cannot be is refused by name. */
 #include "graph/compile/inner.h"
 

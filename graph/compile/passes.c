@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The passes over a graph, in one table: its order is the order in which they run.
  *
  * A pass is a row: a name, the graphs it runs on, the function. docs/passes.md is made from this

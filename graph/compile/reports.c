@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reports: ops at the end of the graph that hand losses, norms, counters and outputs to the caller. */
 #include "graph/compile/inner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Terms (run fingerprint): values besides a plan's hash that results depend on. */
 #ifndef SLUICE_GRAPH_COMPILE_TERMS_H
 #define SLUICE_GRAPH_COMPILE_TERMS_H

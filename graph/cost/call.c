@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Duration of a call: by its row of the machine file, else by arithmetic and memory traffic. */
 #include "graph/cost/cost.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Durations on described hardware (sluice/hardware.h). Searches, the cut of the model and the
  * planner all ask here, so that they agree. */
 #ifndef SLUICE_GRAPH_COST_H

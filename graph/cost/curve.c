@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of a curve: interpolated between neighbouring grid points, in logarithms. */
 #include "graph/cost/cost.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Duration of an exchange: as measured, else by the bytes received. */
 #include "graph/cost/cost.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU devices: each gets a number of this machine's cores. */
 #include "base/number.h"
 #include "graph/devices/kinds.h"

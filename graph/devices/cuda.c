@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPU devices, each driven by a core near it. */
 #include <stdlib.h>
 #include <string.h>

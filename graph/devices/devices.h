@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kinds of devices: a table row gives a kind's queues and memories, its user syntax, and how it
  * gets resources of the machine. */
 #ifndef SLUICE_GRAPH_DEVICES_H

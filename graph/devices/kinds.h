@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Table rows of the kinds of devices, each with the functions specific to it. */
 #ifndef SLUICE_GRAPH_DEVICES_KINDS_H
 #define SLUICE_GRAPH_DEVICES_KINDS_H

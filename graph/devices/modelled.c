@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices without values: time passes, or not even that. */
 #include "base/number.h"
 #include "graph/devices/kinds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that alias activations.
  *
  * Activations of the forward pass live until the last call that reads them; gradients for the

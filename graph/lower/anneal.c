@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the best device at each place, where links differ.
  *
  * The plan's traffic is known (sli_sent): exchanges along the axes of its grid, and transfers

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --assign: the device at each place, as the user gives it.
  *
  * Places are numbered as in the layout, host by host. A list has the device of each place:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors to buffers.
  *
  * A tensor that only its own task reads is in the task's workspace. Tensors with disjoint

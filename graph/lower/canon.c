@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Canonical order of devices by their links, independent of their numbers.
  *
  * Each device has a key, refined from the keys of its neighbours again and again (colour

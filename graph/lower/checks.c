@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that check others. They come before calls whose op has a check of its inputs
  * (sl_op.check); and with --check-finite behind every call, to check its outputs. The check
  * waits for the GPU, which then does one call at a time. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes tasks and buffers down as a plan. */
 #include "graph/lower/ir.h"
 

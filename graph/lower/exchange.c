@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges between devices of a stage on modelled hardware: their durations and bytes.
  *
  * A collective is a set of nodes that read what other devices have made: a sum of everyone's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid lengths (extents) in programs. The rows of a set of tensors have one number in each
  * program that uses them. Its value arrives with a slot that holds one of them, or is set by a
  * call that fills one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers that serve a single reader, and their numbers among others of their kind. */
 #include "graph/lower/ir.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory layout of buffers with lifetimes: greedy by size, each at the lowest offset that is
  * free during its lifetime. */
 #include <stdlib.h>

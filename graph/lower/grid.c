@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options for several devices per stage, and the passes that carry them out. */
 #include <stdlib.h>
 #include <string.h>

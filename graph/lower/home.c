@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement of registers (offload).
  *
  * Activations that the forward pass makes for the backward pass lie idle until then. They can be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traffic between hosts in a step, where each host has so many devices in the order of their
  * numbers (layout.c).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs written in place of inputs.
  *
  * A call that works element by element, or row by row, can write its output where it reads its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs of lowering, settled before the first task is made: the graph, the options and the
  * values derived from them. All candidates of a search share them; lowering does not write to
  * them. */

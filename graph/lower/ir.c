@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Construction of tasks and buffers, and queries about them. */
 #include "graph/lower/ir.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Data structures shared by the lowering passes.
  *
  * The passes gather nodes into tasks (one task becomes one actor) and tensors that

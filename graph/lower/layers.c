@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All pieces of a microbatch go through a block before the next block (--piece-order layers).
  *
  * Where sequences are cut, a piece usually goes through all blocks of a stage before the next

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of places to devices.
  *
  * A place is a stage along the pipeline and a rank in its grid. Ranks number the devices of a

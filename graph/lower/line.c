@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges in line (--exchange inline): a pass, once begun, has its device until it is done.
  *
  * Where devices of a stage shard its tensors, a pass is several actors with exchanges between

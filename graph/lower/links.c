@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links between devices on modelled hardware: between two devices, and among all along an axis
  * of a grid.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering from end to end, and its results besides the plan. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering a graph to a plan: the interface for the schedule search, the owners of the result
  * and the tools. */
 #ifndef SLUICE_GRAPH_LOWER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas and homes as users name them: NAME, or NAME@STAGE. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Offloading the activations of some pieces (--offload).
  *
  * Where sequences are cut in pieces, the activations of a block can be offloaded or recomputed

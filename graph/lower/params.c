@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters in a plan: the places of their values. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of actors: the calls of a task's nodes, with the place of every operand. */
 #include "graph/lower/ir.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas: those of the schedule, those of the user, and those derived from them.
  *
  * The schedule sets the activations' credits, act.b and act.w. Registers between stages and

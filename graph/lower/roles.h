@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Roles of registers, one table row each. The role determines a register's name, the memory
  * category it is counted as, and what sets its number of slots. */
 #ifndef SLUICE_GRAPH_LOWER_ROLES_H

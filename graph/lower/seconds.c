@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modelled durations: given by the user, measured, or estimated by the cost of ops. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traffic of a step, for the search for a better device assignment (anneal.c). */
 #include <stdlib.h>
 

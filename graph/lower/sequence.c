@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over sharded sequences: how devices get each other's positions, as the user says or
  * in the way that takes less time.
  *

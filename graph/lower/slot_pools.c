@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slot pools (sets of shared slots): transient registers that use the same slots in turn.
  *
  * Where parameters or gradients are sharded, each block of a stage needs its own whole for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches that skip stages, or visit them in another order (--paths).
  *
  * Key maps alone express a path. A stage that a microbatch does not visit has no firing for it:

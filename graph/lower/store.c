@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints as actors.
  *
  * To go on after a step, a stage needs the registers that its update writes: parameters, and the

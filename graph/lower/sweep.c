@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sweeps: keys and values of earlier pieces arrive piece by piece (--home kv=...).
  *
  * Attention of piece k reads the keys and values of pieces 0 to k. Where those are offloaded, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes to tasks: a task becomes one actor.
  *
  * Everything that runs on the same device for the same stage, in the same class and at the same

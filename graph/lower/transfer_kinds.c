@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Table of transfer routes. */
 #include "graph/lower/ir.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers: data out of a reader's reach is brought to it.
  *
  * A transfer is a task that computes nothing and makes one buffer, a copy of the one it reads, in

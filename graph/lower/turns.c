@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An order in which the tasks of a tick could run one after another.
  *
  * A slot pool gives a slot to the next task once all readers of the task before are done. If one of

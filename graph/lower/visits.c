@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Firing times of tasks where microbatches skip stages, and the keys of what they read and
  * write (stage_routes.c). */
 #include "graph/lower/ir.h"

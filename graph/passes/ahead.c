@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One barrier instead of two, where the vocabulary is sharded over all stages (--vocab-barriers
  * 1).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Invariants of every graph after a pass. */
 #include "graph/passes/passes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation: the forward pass a second time, on other data, every so many steps.
  *
  * The nodes that the loss and the metrics are computed from are duplicated. The copies read

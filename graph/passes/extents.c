@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds tensors with a valid length (extent): only their first rows are valid, as many as a call
  * says when it fills them (sl_op.fills).
  *

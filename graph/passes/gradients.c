@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 2, training: from gradient rules to backward and update nodes.
  *
  * Reverse accumulation over the forward nodes, last to first. A node whose outputs have a

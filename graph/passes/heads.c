@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Key and value heads for more devices than the model has such heads.
  *
  * Where several query heads read one head of keys and values (grouped-query attention), several

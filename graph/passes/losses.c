@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses whose microbatches are computed in parts: rows sharded over devices, sequences cut in
  * pieces.
  *

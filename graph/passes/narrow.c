@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the tensors that are bf16, on devices that compute on bf16 tensors.
  *
  * A graph is written in f32. Activations and their gradients may be bf16 instead, where every op

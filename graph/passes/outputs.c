@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 2, inference: drops nodes that no output needs. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of logits padded beyond the vocabulary.
  *
  * GPUs multiply matrices at full speed if rows begin at, and are, multiples of some bytes;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 4: cuts the blocks into stages.
  *
  * Blocks stay whole and in order, so a cut is a list of positions. There are two dynamic

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes whose keys and values come from elsewhere.
  *
  * If keys and values of earlier pieces are offloaded, attention reads them one piece after

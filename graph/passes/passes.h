@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passes over a graph. graph/compile/passes.c says which run, and in which order. */
 #ifndef SLUICE_GRAPH_PASSES_H
 #define SLUICE_GRAPH_PASSES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sequences cut in pieces.
  *
  * A model is built on whole sequences and knows of no pieces. Two passes around the gradients

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 3: matrix products in bf16.
  *
  * A linear map and its input gradient read the same weight in every tick of a step, and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Drops unused nodes.
  *
  * Nodes are in an order in which they may run, so one sweep from the last to the first knows, at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activation checkpointing: activations that are recomputed instead of kept.
  *
  * Activations that the backward pass reads are kept between the two passes, by every stage for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 2, serving: turns the model of one row of training into that of a tick.
  *
  * Positions of the row now belong to any sequences. Ops that work on each row or element by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Part of pass 2: the update nodes of all trained parameters.
  *
  * The update has three phases, for the gradient norm is a barrier: every parameter's sum of

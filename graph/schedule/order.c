@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fixed order of passes: derived, or read from a file.
  *
  * Greedy order is not always best: a device that takes the first pass available may miss, by a

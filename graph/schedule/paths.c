@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Paths of microbatches that skip stages (SkipPipe: Blagoev et al., arXiv 2502.19913).
  *
  * The file has a line for each microbatch of a step, `3: 0 2 5 7`: the stages that it visits, in

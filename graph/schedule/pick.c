@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Result of a search as text: the schedule, and all numbers that are not 0.
  *
  *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6 */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement of stages on devices and chunks. */
 #include "graph/schedule/schedule.h"
 

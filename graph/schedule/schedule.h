@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules as table rows: placement, quotas and order are plain data. */
 #ifndef SLUICE_GRAPH_SCHEDULE_H
 #define SLUICE_GRAPH_SCHEDULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule table. The runtime knows none of these names: a row only sets
  * placement, quotas and priorities, and the order of passes emerges.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --schedule auto: a search for placement, quotas and priorities on the virtual clock.
  *
  * A candidate is a row of the schedule table, a number of chunks, and a tune: numbers added to

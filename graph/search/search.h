@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Searches over schedules: each candidate is lowered and predicted. */
 #ifndef SLUICE_GRAPH_SEARCH_H
 #define SLUICE_GRAPH_SEARCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --skip: a search for paths that skip a share of all visits.
  *
  * Each stage between the first and the last is skipped equally often. The search has several

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that convert a tensor from one layout to another: their place, and their reads of other
  * devices. */
 #include "graph/share/box.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step of boxing, along one axis or several as one, and its nodes: for boxing.c and route.c. */
 #ifndef SLUICE_GRAPH_BOX_H
 #define SLUICE_GRAPH_BOX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Boxing: converts a tensor from its layout on the devices to the one that its readers want.
  *
  * Axes are converted one at a time, with three ops:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cost of a choice of signatures.
  *
  * Calls: each device runs every call on its own part, so the time of a call follows from its

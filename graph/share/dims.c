@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Structure of the dims of tensors, which determines how they may be split.
  *
  * A signature that splits several arrays of a call ties their dims together: member m runs on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expansion: from one graph for all devices to the nodes and tensors of every device of a stage.
  *
  * Forward nodes give the layouts of their inputs and outputs by their signatures. The backward

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Code shared by expansion and boxing inside share/: the devices' tensors of a logical one.
  *
  * A logical tensor is a tensor of the graph before expansion, one for all devices. An array is a

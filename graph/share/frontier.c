@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Live tensors between the nodes, and the layouts that later readers may want. */
 #include "graph/share/frontier.h"
 

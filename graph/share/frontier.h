@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Live tensors between the nodes, and the layouts that later readers may want. */
 #ifndef SLUICE_GRAPH_SBP_FRONTIER_H
 #define SLUICE_GRAPH_SBP_FRONTIER_H

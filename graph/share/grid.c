@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Axes of a grid, and the positions of devices along them. */
 #include "graph/share/share.h"
 

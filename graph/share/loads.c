@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expected number of rows per expert, on devices that hold no values (--routing): equal, by
  * Zipf's law, or from a file. The file has a number for each expert; together they are all rows
  * of a microbatch. It has a line for each layer, or one for all layers. */

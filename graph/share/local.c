@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes of a device's share of a call, by its signatures along all axes. */
 #include "graph/share/expand.h"
 

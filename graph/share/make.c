@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes and tensors of one device, and their parts of logical tensors: used by expansion and
  * boxing. */
 #include "graph/build/build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Region of the whole tensor that a device's share is, for calls that must know their position. */
 #include "graph/share/expand.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ring attention over sharded sequences, chunk by chunk.
  *
  * Queries stay where they are. Each device's keys and values go around the ring: every device

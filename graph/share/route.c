@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dispatch of rows to their experts, and back.
  *
  *     S -> R   each source sends each device the rows of its experts: dispatch; the device stores

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The axis of experts: which calls run where the experts are, and which rows stay there.
  *
  * It is a row axis like the data axis. But a call whose op says so (SL_ROUTED) runs where its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row axes: the choice is forced, and often impossible.
  *
  * Source data is split, and so is everything computed from it: each call reads its inputs in the

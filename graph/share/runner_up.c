@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensor axis: the cheapest choice that lays out some linear map's weight differently.
  *
  * A choice that differs in a detail tells nothing. So for each linear map in turn, in all blocks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the cheapest signatures, by dynamic programming.
  *
  * Forward nodes are taken in order. Earlier choices matter to later ones only through the

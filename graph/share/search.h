@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Code shared by the search for dims, signatures and choices. */
 #ifndef SLUICE_GRAPH_SBP_SEARCH_H
 #define SLUICE_GRAPH_SBP_SEARCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices' parts of parameters, of the gradients that update them, of the loss and of metrics.
  *
  * Parameters have the layout that their updates want: that of their first reader, and along the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 3: sharding a stage over several devices.
  *
  * Each stage of the pipeline runs on a grid of devices with named axes: D for the data, for each

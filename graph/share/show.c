@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a choice as a table for people. */
 #include <stdio.h>
 #include <stdlib.h>

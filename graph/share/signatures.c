@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways in which devices can share a call.
  *
  * Everything everywhere is always one way. Others follow from what an op promises about pieces

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vocabulary tables sharded over all stages.
  *
  * A vocabulary's embedding and its classifier cost as much as several layers, and only the first

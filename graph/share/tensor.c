@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensor axis: the cheapest choice. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways to shard each node, restricted by the layouts that the user gives. */
 #include "graph/share/ways.h"
 

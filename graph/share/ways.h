@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search space: for each node the ways to shard it, with the costs that do not depend on other
  * nodes. */
 #ifndef SLUICE_GRAPH_SBP_WAYS_H

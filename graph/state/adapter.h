@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters among the parameters of a lowered graph. */
 #ifndef SLUICE_GRAPH_STATE_ADAPTER_H
 #define SLUICE_GRAPH_STATE_ADAPTER_H

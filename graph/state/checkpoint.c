@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints: state that a run saves on its way, and resuming from it.
  *
  * The plan's store actors write checkpoints on threads of their own while training goes on. The

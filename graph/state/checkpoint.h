@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Declarations shared by the files that handle checkpoints. */
 #ifndef SLUICE_GRAPH_STATE_CHECKPOINT_H
 #define SLUICE_GRAPH_STATE_CHECKPOINT_H

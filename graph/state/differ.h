@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Differences between a run and the checkpoint that it resumes from. */
 #ifndef SLUICE_GRAPH_STATE_DIFFER_H
 #define SLUICE_GRAPH_STATE_DIFFER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model in a checkpoint's record: its ops in order, each with a hash, and the optimizer's
  * settings. Resuming with an edited model would use weights trained for another one. */
 #include <cjson/cJSON.h>

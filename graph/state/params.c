@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters of a lowered graph: the places of their values, and access to them. */
 #include <stdlib.h>
 #include <string.h>

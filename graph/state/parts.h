@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors in files, whole or in parts.
  *
  * Parts of a tensor that several devices hold are stored separately. The name of a part has the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters in PEFT's format: a folder with adapter_model.safetensors, whose names have a prefix,
  * and adapter_config.json with ranks and scales. */
 #include <cjson/cJSON.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings in adapter_config.json of an adapter folder. */
 #ifndef SLUICE_GRAPH_STATE_PEFT_CONFIG_H
 #define SLUICE_GRAPH_STATE_PEFT_CONFIG_H

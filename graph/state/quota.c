@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas that change during a run. */
 #include <stdlib.h>
 

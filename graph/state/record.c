@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Record beside each checkpoint: the run it is from, and what must be the same in a run that
  * resumes from it. Terms are compared by name, data by the contents of files. */
 #include <cjson/cJSON.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that all processes of a job see one folder. */
 #include "graph/state/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* State that lies in a runtime between runs and outlives it: parameters, quotas, weight files,
  * checkpoints. Programs use sluice/state.h and sluice/lower.h; the rest is for the tools. */
 #ifndef SLUICE_GRAPH_STATE_H

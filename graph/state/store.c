@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes checkpoints: shards, one per device, on its store actor's thread or between runs; and
  * the record, once all shards exist. */
 #include <stdlib.h>

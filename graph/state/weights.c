@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weight files: from names in a file to parameters in a runtime, and back. A parameter with a
  * star in its name is stored as one tensor for each position of its dim 0, named by its number. */
 #include <sluice/state.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes selected parameters to a file, under names chosen by the caller. */
 #ifndef SLUICE_GRAPH_STATE_WEIGHTS_H
 #define SLUICE_GRAPH_STATE_WEIGHTS_H

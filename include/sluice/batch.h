@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The batch register: the work of one tick of a served graph.
  *
  * A served model has one row of positions, which may belong to any sequences. One i32 array

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs: enumeration, memory, and a queue that runs programs on one.
  *
  * Every build has these functions. A build without CUDA (-DSLUICE_CUDA=OFF), or a machine without a

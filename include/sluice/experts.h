@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops for mixtures of experts, in the notation of ops.h; graph.h has the calls. Softmax and top_k
  * choose the experts of a token; among equal values top_k takes the first.
  *

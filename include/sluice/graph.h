@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model graph: how a user writes a model in C.
  *
  * A graph describes the computation of one microbatch. Ops are applied to tensors one after

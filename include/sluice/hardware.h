@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hardware model: speeds of devices and links, which need not exist, for predicting durations. */
 #ifndef SLUICE_HARDWARE_H
 #define SLUICE_HARDWARE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job: several processes that run one plan together.
  *
  * Every process builds the same graph, lowers it to the same plan for the job's number of

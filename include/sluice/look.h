@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status (look) of a run in progress: how far every actor is, what every queue does, and which
  * actors wait for which.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: from a model graph to a plan. */
 #ifndef SLUICE_LOWER_H
 #define SLUICE_LOWER_H

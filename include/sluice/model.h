@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models for actorrun: a record with options and a build function.
  *
  * A model file is C like this; actorrun compiles it on the spot, loads it as a shared object, or

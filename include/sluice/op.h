@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of ops: one const record (row) per kernel.
  *
  * A row holds an op's shape rule, its cost, its functions per device and its gradient rules. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shipped ops: one const row each.
  *
  * Notation: `...` is any number of leading dims, together R rows; f32 unless said otherwise; [x] is

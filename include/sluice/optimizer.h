@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizer settings and learning rate schedules. */
 #ifndef SLUICE_OPTIMIZER_H
 #define SLUICE_OPTIMIZER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: the cores that a device's threads run on.
  *
  * A machine is hwloc's view of cores, caches and NUMA nodes. It is this computer or one that is

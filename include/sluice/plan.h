@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan: actors, registers, queues, devices. The runtime runs it.
  *
  * A plan knows nothing of layers or losses. It is made by lowering a graph, or by hand with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs and queues: what a device runs, and how it is launched.
  *
  * An actor's firing executes one program on one queue. The program is a list of op calls whose

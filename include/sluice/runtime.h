@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime: runs any plan.
  *
  * sl_runtime_create allocates every register, opens the queues and starts nothing. sl_runtime_run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session: a model that serves many requests at once.
  *
  *     sl_session *s = NULL;

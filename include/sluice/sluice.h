@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Everything a model or an embedding program needs. */
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* State that outlives a run: weight files and checkpoints.
  *
  *     sl_checkpoints *kept = NULL;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes: 0 is success, everything else names a kind of failure.
  *
  * The code gives the kind of failure and the exit status of the tools; the text says which op,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trace files: every firing of a run, and the plan it ran, so that a reader needs neither the model
  * nor the program that made it. The plan lacks its programs: it can be run on the virtual clock,
  * but not with data. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A GGUF file, little-endian:
  *
  *     "GGUF" | u32 version | u64 tensors | u64 keys | keys and values | tensors | padding | data

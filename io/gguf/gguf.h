@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files (format: ggml's docs/gguf.md): metadata, which describes the model and its
  * tokenizer, and tensors, quantized or not. */
 #ifndef SLUICE_IO_GGUF_GGUF_H

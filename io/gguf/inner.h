@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions shared by the files of gguf/. */
 #ifndef SLUICE_IO_GGUF_INNER_H
 #define SLUICE_IO_GGUF_INNER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys and values of a GGUF file. Every value is checked before it is used. */
 #include <math.h>
 #include <stdio.h>

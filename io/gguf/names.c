@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of an architecture's tensors in GGUF files, and in Hugging Face's. */
 #include <stdlib.h>
 #include <string.h>

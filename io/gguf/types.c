@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Block layouts of tensors in GGUF files, by ggml's type numbers. A quantized number is a small
  * integer; each block has its own scale, and in some types an offset. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of a model: one file, safetensors or GGUF, or a Hugging Face folder with several. */
 #ifndef SLUICE_IO_SHARDS_H
 #define SLUICE_IO_SHARDS_H

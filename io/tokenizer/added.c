@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Added tokens: texts that are a token wherever they occur, matched before the text is split. */
 #include <stdlib.h>
 #include <string.h>

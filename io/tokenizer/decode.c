@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoders: the texts of tokens become one text. Each step turns a list of texts into a new one. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Converts the tokenizer of a GGUF file to a tokenizer.json. Byte-level BPE: the file has
  * tokens, merges and the name of a pre-tokenizer, which a table maps to its pattern.
  * SentencePiece's BPE: the file has pieces with scores, and spaces are marks. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Access to fields of a tokenizer.json. */
 #include <string.h>
 

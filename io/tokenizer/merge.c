@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-pair encoding of one word (Sennrich et al., arXiv 1508.07909). Of all adjacent pairs that
  * a rule merges, the pair of the earliest rule is merged, the leftmost first, until no rule
  * applies. A heap of (rule, place) finds them; stale entries, whose pair is gone, are skipped. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Normalizers: changes to a text before it is split. */
 #include <stdint.h>
 #include <stdlib.h>

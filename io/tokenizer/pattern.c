@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Translator from Oniguruma's syntax to PCRE2's, by recursive descent. Every part is parsed with
  * Oniguruma's rules and written in unambiguous syntax: characters by number, classes by member,
  * flags by group, and no group is numbered. */

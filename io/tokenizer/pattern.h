@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Translation of regular expressions from Oniguruma, as in a tokenizer.json, to PCRE2. The two
  * interpret many of the same signs differently. Supported syntax is rewritten for PCRE2; the
  * rest is rejected by name. */

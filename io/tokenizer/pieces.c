@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A SentencePiece model has pieces with scores, and no merges: of two adjacent pieces that form
  * a piece, the one with the best score is merged first. The equivalent merges are all ways to
  * split a piece into two others. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made by tests/reference/make_properties.py: classes of characters as Hugging Face's tokenizers has them,
  * in the words of PCRE2. Members behind the names are of newer versions of Unicode. */
 #include "io/tokenizer/pattern.h"

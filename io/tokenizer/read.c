@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a tokenizer.json. Every value is checked before it is used. */
 #include <stdio.h>
 #include <stdlib.h>

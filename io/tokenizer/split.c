@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pre-tokenizers: steps split a text into words; each step splits the pieces of the step before
  * it. Pieces pass from step to step one at a time, so a long text needs no lists. */
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encoding: added tokens are matched first; the text between them is normalized and split into
  * words, and each word is merged. Decoding is the reverse. */
 #include "io/tokenizer/tokenizer.h"

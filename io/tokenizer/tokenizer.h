@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizer: text to tokens and back, as a Hugging Face tokenizer.json describes it. Byte-level
  * BPE (GPT-2, LLaMA 3, SmolLM2, Qwen), and BPE over characters with a byte fallback (LLaMA 2,
  * Mistral). The tokens equal those of Hugging Face's own library; unsupported features are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Validation of UTF-8. */
 #include "io/tokenizer/inner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a word to tokens: symbols, then merges. Words recur, so short ones are cached with
  * their tokens. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A .npy file is a magic string, a version, the length of a header, and the header, a Python
  * dictionary as text:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a NumPy array file (.npy). */
 #ifndef SLUICE_IO_NPY_H
 #define SLUICE_IO_NPY_H

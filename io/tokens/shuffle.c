@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A Feistel network turns any function into a permutation of numbers of 2h bits (Luby & Rackoff,
  * "How to Construct Pseudorandom Permutations from Pseudorandom Functions", 1988); the function
  * here is Philox. Results of n or more are permuted again until they are less, which leaves a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A random permutation that needs no memory: each index is computed on its own. */
 #ifndef SLUICE_IO_SHUFFLE_H
 #define SLUICE_IO_SHUFFLE_H

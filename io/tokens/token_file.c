@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The type of a file's tokens comes from the user (FILE:u32), the suffix, or the file itself. A
  * .npy file has a header; a .bin file may have llm.c's header, or Megatron's .idx file beside
  * it. A bare .bin is uint16, as most tools write it, unless it looks like uint32. Any other file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A mapped file of tokens: the type of its tokens and their offset. */
 #ifndef SLUICE_IO_TOKEN_FILE_H
 #define SLUICE_IO_TOKEN_FILE_H

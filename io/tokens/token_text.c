@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens of a text of more than a few MiB are cached in $XDG_CACHE_HOME/sluice/tokens, or in
  * ~/.cache, under a name that identifies text and tokenizer. All processes of a host map the
  * same file. If it cannot be written, each process keeps the tokens in memory. A process that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encoding of text files with a tokenizer.json, once: tokens of long texts are cached in files. */
 #ifndef SLUICE_IO_TOKEN_TEXT_H
 #define SLUICE_IO_TOKEN_TEXT_H

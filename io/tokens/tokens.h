@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens of one or many files, as a series of sequences of equal length. */
 #ifndef SLUICE_IO_TOKENS_H
 #define SLUICE_IO_TOKENS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of attention over one piece of a sequence (Sun et al., arXiv 2406.03488).
  * ops/attention_piece.c describes the records of keys, values, gradients and ids.
  *

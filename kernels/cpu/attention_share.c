@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of attention for one device's share of a piece's queries. ops/attention_share.c
  * describes the sharding and the records.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of attention chunk by chunk (ring attention: Liu et al., arXiv 2310.01889).
  * ops/attention_step.c describes the steps and the spans.
  *

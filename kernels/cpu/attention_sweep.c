@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of attention over one piece of a sequence whose keys and values arrive piece by piece
  * (Yao et al., arXiv 2408.16978). ops/attention_sweep.c describes the running state. */
 #include <string.h>

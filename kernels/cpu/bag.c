@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of embedding bags: sums or means of table rows, and their gradients. One thread adds
  * the gradients of a table row, in the order of the bags. */
 #include <math.h>

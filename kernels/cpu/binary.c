@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of functions of two numbers, with broadcasting (listed in binary.def), and of
  * `where`. */
 #include "kernels/cpu/chunk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Selection of the CPU level, and the loops over chunks. */
 #include "kernels/cpu/chunk.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chunking of CPU kernels, and the table of vectorised chunk functions.
  *
  * A kernel is cut into chunks by its shapes alone, never by the team's size, and the chunks'

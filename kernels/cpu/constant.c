@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of constants, of positions, and of casts of integers. */
 #include <math.h>
 #include <string.h>

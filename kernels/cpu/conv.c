@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of convolutions. For each image the columns under the kernel are gathered (im2col): a
  * row per kernel element and a column per output position. The convolution and its gradients are
  * then matrix products with the weight. Threads take images in turn, each with its own columns in

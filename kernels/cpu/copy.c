@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernel of copy: copies a tensor, or adds it to the output. */
 #include <string.h>
 

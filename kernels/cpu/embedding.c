@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of ops that read tables: token and position embeddings. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of group norm: each image's channels are divided into groups, and each group is
  * normalised as a whole. A group is contiguous; each thread takes some groups. */
 #include <math.h>

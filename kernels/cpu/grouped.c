@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of grouped linear maps: each row goes through the map of the expert that its id
  * names. ops/grouped.c describes the sorting and the tiles. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search for calls that a team can run as one. */
 #include "kernels/cpu/joined.h"
 

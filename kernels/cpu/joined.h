@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Consecutive calls that a CPU's team runs as one, because none touches the output of another. The
  * team waits for its last thread once for all of them. */
 #ifndef SLUICE_CPU_JOINED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Table of CPU kernels. */
 #include "kernels/cpu/kernels.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chunk functions for CPU level 1: AVX2 and FMA. */
 #include "kernels/cpu/vector/vector.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chunk functions for CPU level 2: AVX-512. */
 #include "kernels/cpu/vector/vector.h"
 

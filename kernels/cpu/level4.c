@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chunk functions for CPU level 4: AVX-512 with bf16 products, and AMX. */
 #include "kernels/cpu/vector/vector.h"
 

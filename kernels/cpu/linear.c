@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of the linear map, of its gradients and of the packing of its weight. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of batched matrix products; each matrix is one product of the library. */
 #include "ops/matmul.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of layer norm and RMS norm. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"

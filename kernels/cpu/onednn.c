@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN primitives for matrix products and for the packing of their operands.
  *
  * Primitives are created once, in prepare(), and shared by all threads. Everything else that a call

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN primitives for matrix products. A call multiplies on the calling thread. */
 #ifndef SLUICE_ONEDNN_H
 #define SLUICE_ONEDNN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading of OpenBLAS, and its matrix product. */
 #include "kernels/cpu/openblas.h"
 

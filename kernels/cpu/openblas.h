@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* OpenBLAS's f32 matrix product, loaded on first use. */
 #ifndef SLUICE_OPENBLAS_H
 #define SLUICE_OPENBLAS_H

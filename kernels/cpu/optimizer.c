@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of the update: the gradient's norm, clipping, the optimizers. */
 #include <sluice/optimizer.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of pooling. A chunk is several planes; a plane is one channel of one image. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products. tiles.c computes them if the processor has tiles, except short or narrow f32
  * products. Others go to oneDNN's matmul primitive, or to OpenBLAS if it is installed and faster:
  * in f32 on processors limited to AVX2. The following is about oneDNN.

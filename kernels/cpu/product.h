@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of the linear ops: the only place that calls libraries. */
 #ifndef SLUICE_PRODUCT_H
 #define SLUICE_PRODUCT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preparation of programs for CPUs: the calls' kernels, their states and the scratch they need. */
 #include <sluice/program.h>
 

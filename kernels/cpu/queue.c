@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU queue: a team of cores that runs a program on the launching thread. */
 #include <sluice/program.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of sum, mean and maximum along dims: attrs.axes has a bit for each. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per-thread work buffers, kept from call to call. */
 #ifndef SLUICE_ROOM_H
 #define SLUICE_ROOM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of rotary positions. The table of angles is a state shared by all calls of a device
  * with the same angles. */
 #include <math.h>

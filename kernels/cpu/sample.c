@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels at the ends of a served graph: begin selects the tick's rows, pick the rows whose
  * logits are needed, and sample a token for each of them. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels that scan along a dim: top-k and cumulative sums. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Types and helpers of the kernels of served graphs. Their last input is the batch. */
 #ifndef SLUICE_CPU_SERVED_H
 #define SLUICE_CPU_SERVED_H

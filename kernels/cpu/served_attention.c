@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of attention over the pages of the KV cache. ops/served_attention.c describes the
  * order of the sums. */
 #include "kernels/cpu/kernels.h"

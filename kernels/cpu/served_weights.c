@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of served graphs that read weights: products and tables. Each existing row is
  * computed as if it were alone. Weights may have any storage format; the results have the same bits
  * as with f32 weights of the same values. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of softmax along a dim: the bit of attrs.axes, or the last dim. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"

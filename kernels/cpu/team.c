@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Teams: fork and join for chunks that take microseconds.
  *
  * All chunks of one sl_team_for() are counted by a single 64-bit word, the ticket. Its high half is

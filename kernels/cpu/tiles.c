@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products on tiles, in bf16 and in f32.
  *
  * C is cut into chunks by its shape alone. A chunk has up to HEIGHT rows, and as many columns as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products on tiles, for processors that have them (AMX): in bf16, and in f32 as sums of
  * bf16 products. */
 #ifndef SLUICE_TILES_H

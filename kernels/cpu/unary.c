@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of functions of one number, listed in unary.def. */
 #include <math.h>
 

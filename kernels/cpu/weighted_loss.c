@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of the cross entropy with weighted rows. Partial sums of chunks are added in chunk
  * order. */
 #include "kernels/cpu/chunk.h"

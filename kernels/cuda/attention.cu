@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by tiles, never holding more than a tile of scores, after Dao, arXiv 2307.08691.
  *
  * A block has a tile of queries of one head and goes through the tiles of keys and values up to its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One attention on strided arrays: the interface of the attention kernels. */
 #ifndef SLUICE_CUDA_ATTENTION_CUH
 #define SLUICE_CUDA_ATTENTION_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backward pass of attention (see attention.cu).
  *
  * P is recomputed as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and dS = P

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of attention tiles (attention_tiles.cuh): scores(), and gather(). A warp multiplies its
  * own bands, or a warpgroup the whole tile, as the cut C says. */
 #ifndef SLUICE_CUDA_ATTENTION_PRODUCTS_CUH

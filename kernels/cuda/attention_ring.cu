@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA attention ops for sequences whose positions are sharded over devices: chunk by chunk, and
  * for a share of a piece's queries. ops/attention_step.c and ops/attention_share.c describe them.
  * Each run of queries is one attention for the kernels of attention.cu. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA attention ops whose keys and values arrive piece by piece, for the kernels of attention.cu.
  * ops/attention_sweep.c describes them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles of the attention kernels (products of tiles: attention_products.cuh).
  *
  * A block owns a tile of queries of one head (or one of keys), which stays. The tiles of the other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers of the attention ops: views of a call's arrays for the kernels, and copies of rows
  * between arrays. */
 #ifndef SLUICE_CUDA_ATTENTION_VIEWS_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of two numbers with broadcasting, from binary.def, and `where`. */
 #include "kernels/cuda/fold.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading of cuBLASLt. */
 #include "kernels/cuda/blas.h"
 

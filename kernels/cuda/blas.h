@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt, loaded when the first product is created: it is large, and a CPU run of a build with
  * CUDA does not need it. */
 #ifndef SLUICE_CUDA_BLAS_H

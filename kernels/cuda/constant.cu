@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels of constants, positions and casts of integers. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"

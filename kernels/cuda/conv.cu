@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions, as products whose operands are gathered from the images on the fly. A block
  * computes a tile of the product, each thread 4 by 4 numbers of it; a slice of each operand at a
  * time is in shared memory. The weight's gradient sums over all positions of all images, which are

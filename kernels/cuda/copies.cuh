@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asynchronous copies from device memory into shared memory (cp.async). The copies that a thread
  * has started since its last commit_copies() form a group. A group's data are visible to the thread
  * after it has waited for the group, and to its block after the next barrier. Until then the

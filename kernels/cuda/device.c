@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs and their memory, through the CUDA runtime. The runtime is linked statically and looks for
  * the driver on first use. A build with CUDA therefore starts, and trains on CPUs, without a
  * driver. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers of all CUDA files: element types, 16-byte accesses, sums over warps and blocks in a fixed
  * order, launching.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbering of the documents in a row of tokens (kernels/cpu/documents.c), one warp per row. */
 #include "kernels/cuda/device.cuh"
 

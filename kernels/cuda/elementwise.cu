@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels of element-wise ops. */
 #include "kernels/cuda/map.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows looked up in a table, and the gradient of the table.
  *
  * The gradient of a table's row is the sum over all places of the batch that hold its id, in their

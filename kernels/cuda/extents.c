@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid lengths (extents) on a GPU: their sources within a firing, and their completion. */
 #include "kernels/cuda/extents.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid lengths (extents) on a GPU: row counts set by calls, known at first only to the device.
  *
  * A kernel that fills rows writes their number to a word of pinned memory. When the firing is

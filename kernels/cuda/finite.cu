@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the first element that is not finite: per block on the device, then over the blocks on
  * the host. */
 #include "kernels/cuda/device.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of up to three numbers over broadcast arrays, summed over the dims that the output
  * lacks. Each array has its own type. */
 #ifndef SLUICE_CUDA_FOLD_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fusing: a peephole pass over a program's calls.
  *
  * A prepared program is a list of steps, at first one per call. Two steps that match an entry of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fusion of a program's calls on a GPU: the table of fused ops, and the pass over a program that
  * finds matches (fuse.c). */
 #ifndef SLUICE_CUDA_FUSE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements gathered by index along a dim, and scatter-add. Scatter-add of whole rows works as the
  * gradient of a table; otherwise one thread per line adds in the order of the index. bf16 outputs
  * are first summed in f32. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA graphs: all launches of a firing, replayed as one.
  *
  * Launching a kernel costs the host some microseconds, and a program has dozens. A graph of them

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Capture and replay of a program's launches. */
 #ifndef SLUICE_CUDA_GRAPHS_H
 #define SLUICE_CUDA_GRAPHS_H

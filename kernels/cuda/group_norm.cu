@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Group norm: one block per group; one per channel for the weights' gradients. */
 #include "kernels/cuda/device.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Grouped linear maps of experts: each row goes through the map of the expert that its id names.
  *
  * Rows are sorted by expert, then by place (sort.cuh), and cut into tiles of one expert's rows. A

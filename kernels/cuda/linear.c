@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The linear map and its gradients, by cuBLASLt.
  *
  * The library is column-major: a row-major matrix is its transpose. C = A B is therefore requested

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy, one block per row. The rows' parts of the loss wait in the scratch, in double, and
  * are added in order.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traversal of a row of logits by a block.
  *
  * A row may begin at any address (vocabularies are odd). A block goes along the 16-byte packs of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise kernels, one functor each. */
 #ifndef SLUICE_CUDA_MAP_CUH
 #define SLUICE_CUDA_MAP_CUH

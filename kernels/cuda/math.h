@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per-number math of the kernels: plain functions of floats, in the subset of C and CUDA, so that
  * the same code is tested on the host. */
 #ifndef SLUICE_CUDA_MATH_H

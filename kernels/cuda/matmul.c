@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batched matrix products, by cuBLASLt. One launch covers the last batch dim; other batch dims take
  * several launches. */
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of small matrices by one warp on the tensor cores: D += A B with A [16, DEPTH], B
  * [DEPTH, 8] and D [16, 8] in float.
  *

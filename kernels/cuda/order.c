@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two calls commute if neither writes what the other reads or writes. Places of different bases
  * never overlap, because a firing binds different slots. Ops outside the table of kernels, and ops
  * without outputs, may have other effects: they stay in place, and no call moves past them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that a program's calls read and write, and which calls commute. */
 #ifndef SLUICE_CUDA_ORDER_H
 #define SLUICE_CUDA_ORDER_H

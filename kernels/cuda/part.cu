@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts and sums of tensors. A part is taken or put by one runtime copy per range. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"

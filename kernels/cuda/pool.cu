@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling, one thread per number. Gradients are gathered: a number of the image reads the windows
  * that contain it, in order. */
 #include "kernels/cuda/device.cuh"

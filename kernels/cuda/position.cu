@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Position embeddings, their gradient, and rotary positions. */
 #include <stdlib.h>
 

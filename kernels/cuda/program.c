@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preparation of programs for a GPU.
  *
  * A call's CUDA kernel is looked up once, when its program is prepared, and stored in the call's

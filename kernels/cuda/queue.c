@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA queue: a stream.
  *
  * A launch enqueues the kernels of a program and an event behind them. Fences count the launches

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counter-based random numbers: each thread draws those of its element. */
 #include "base/philox.h"
 #include "kernels/cuda/device.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sum, mean and maximum along dims, and softmax along one. */
 #include "kernels/cuda/fold.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels that dispatch (route) rows to the devices of their experts and collect the results;
  * ops/route.c describes the order of rows.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPU kernels: the table with one entry (row) per op that a GPU can run. */
 #ifndef SLUICE_CUDA_ROWS_H
 #define SLUICE_CUDA_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels that scan along a dim: top-k of a line, cumulative sums. */
 #include "kernels/cuda/fold.cuh"
 #include "ops/indexing.h"

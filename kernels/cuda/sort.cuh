@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Places of an array of ids, sorted by a number derived from each id; equal ids keep their order.
  *
  * A key has the number in its upper and the place in its lower half, so all keys differ and any

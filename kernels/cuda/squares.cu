@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of squares: of a difference, of gradients in parts. Each chunk leaves a partial sum in the
  * scratch, in double, and one block adds them in order. For a run of calls, each of the two steps
  * is done for all sums at once. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measurement of the time that steps take on the device.
  *
  * Timed firings have an event before their first step and one behind each step; two consecutive

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measurement of the time that steps take on the device. */
 #ifndef SLUICE_CUDA_TIMES_H
 #define SLUICE_CUDA_TIMES_H

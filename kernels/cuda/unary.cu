@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of one number, from unary.def, on f32 and bf16 arrays and on f64 scalars. */
 #include "kernels/cuda/map.cuh"
 

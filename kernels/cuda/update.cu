@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels of the update: clipping by the norm of all gradients, optimizers over a run of
  * tensors. */
 #include "kernels/cuda/device.cuh"

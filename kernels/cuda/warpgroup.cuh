@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of small matrices by a warpgroup, four consecutive warps, on the tensor cores of Hopper
  * GPUs (PTX ISA, "wgmma.mma_async"): D += A B with A [64, 16], B [16, N] and D [64, N] in float, of
  * bf16. They run asynchronously: from start_products() until wait_for_products() has waited for

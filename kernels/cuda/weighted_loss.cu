@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy with weighted rows, one block per row. Works as loss.cu, but a block whose row does
  * not count exits at once. */
 #include "kernels/cuda/fuse.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Constants of disk access for other folders. The tables sl_memory_disk and sl_queue_disk are
  * public. */
 #ifndef SLUICE_DISK_H

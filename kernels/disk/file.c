@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that stand for memory: creation, limits, and the table of their address ranges. */
 #include "kernels/disk/file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that stand for memory. Each file has an address range of its length that cannot be read or
  * written. Address arithmetic works as on memory: byte begin + n of the range is byte n of the
  * file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Disk as a memory table. */
 #include <stdlib.h>
 #include <string.h>

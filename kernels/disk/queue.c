@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The queue of copies to and from disk; the launching thread waits for them. With io_uring, all
  * copies of a program are in flight at once. */
 #include <sluice/ops.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers in flight by io_uring, cut into pieces. */
 #include "kernels/disk/ring.h"
 

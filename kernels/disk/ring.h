@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many transfers in flight at once, by io_uring. For use by one thread. */
 #ifndef SLUICE_DISK_RING_H
 #define SLUICE_DISK_RING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synchronous transfers between a file and host memory, direct or through a buffer. */
 #include "kernels/disk/way.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers (ways) between a file and the host's memory, and their synchronous execution. */
 #ifndef SLUICE_DISK_WAY_H
 #define SLUICE_DISK_WAY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sources and sinks of a plan whose devices hold no values. Sources are polled for data, sinks are
  * notified. One firing at a time. */
 #include <sluice/ops.h>

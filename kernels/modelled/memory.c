@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of modelled devices with a real host beside them. It holds nothing; a transfer between the
  * two is a copy that takes time. */
 #include <sluice/program.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queues of modelled devices and links, which touch no data.
  *
  * A fence is the time at which the firing completes. The timed queue runs one firing after another.

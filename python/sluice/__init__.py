@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sluice from Python: models of the same calls as in C, NumPy arrays in and out.
 
     import numpy as np, sluice as sl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libsluice as it is: the loaded library, its errors as exceptions, its records out of dicts."""
 import difflib
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models: a graph, its tensors, and every op of the library as a method of the graph."""
 import math
 import operator

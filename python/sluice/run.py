@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training and inference: a model lowered to a plan, and what runs it."""
 import collections
 import operator

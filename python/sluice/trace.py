@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces: all firings of a run, read back."""
 import os
 import subprocess

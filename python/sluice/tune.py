@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tuning: which schedule, microbatches and quotas make the shortest step for each memory.
 
 Plans are lowered for devices that only take time, with durations of ops measured in a short run,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A register that lives on disk: what an actor makes is spilled there and filled back for the one
  * that uses it, in any order of its choice, with as few slots as one each, and comes as it was.
  * What breaks there ends the run and is named. */

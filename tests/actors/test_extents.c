@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots with fewer valid rows than they have room for: in random graphs over several devices and
  * processes, whatever the quotas and the timing, every consumer sees exactly the rows that the
  * producer filled, no others travel, and what is not valid stays poisoned.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What flow says from numbers of firings alone is what a simulation finds that moves every
  * token by itself: which keys are ready, which slots are in use, what each port lacks, of random
  * plans (with pools, initial slots, late and reversed readers, private state) and of rings

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate keeps what its drawing says, whatever threads ask of it and when: actors fire the
  * steps begun and not one more, nothing begins behind a stop or a hold, gates that are held
  * and ended together end alike, and workers of a runtime hear of it, awake, looking or asleep.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan's hash is of its fields: changing any one by which a run could differ changes it, in
  * a plan with all kinds of them and in random ones; what a process may have for itself does
  * not.

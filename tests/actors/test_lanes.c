@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Registers that share slots are one channel: their makers take turns, whatever the timing,
  * quota and workers; a slot is never written while somebody may still read it; and plans
  * in which that could not be so are refused by name.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A look at a run tells how far it is and who waits for whom: of a line of actors one
  * of which hangs, of random plans at rest (where it must agree with what the runtime
  * itself knows), and put together from parts; parts that are none are refused.

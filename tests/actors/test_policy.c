@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas change while a run goes on and the data does not; look-ahead waits for
  * the better firing; a fixed order is kept, and refused where it cannot be. */
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan over several processes: the same losses, bit for bit, as in one; no
  * register ever fuller than its quota; a stop that ends at the same step
  * everywhere; an abort that ends at once; and nothing from outside that names what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every plan that the proof accepts finishes in every timing, keeps to its
  * quotas, and delivers every tick once, in order and with the right contents:
  * for thousands of random plans, on the virtual clock and on real threads.

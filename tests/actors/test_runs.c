@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs stop after whole steps, fail with their text, go on where they ended,
  * say who waits for whom, and keep the newest of their trace. */
 #include <inttypes.h>

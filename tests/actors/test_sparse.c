@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Actors that sit steps out fire in the right ones and hold nothing else up; a
  * run may begin at any step, and stop in any. */
 #include <stdatomic.h>

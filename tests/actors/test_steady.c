@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In the steady state a firing told to its own worker makes no system call,
  * takes no lock and allocates nothing: the kernel kills the thread that does.
  *

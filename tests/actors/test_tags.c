@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots that say what they hold (SLUICE_CHECK=slots): a reader that is given another tick's result by the plan's
  * maps, or a register over which another one lies, ends the process and says what it found; and a plan whose
  * calls would read what is not there is refused. */

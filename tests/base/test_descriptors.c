@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Room for descriptors: those that are open are counted, also where no other can be opened, and
  * a high limit does not make that dear.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON from outside is read strictly: what is none is refused with its line and column, and values of another kind
  * or size than is wanted with their path.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a terminal would act on is shown instead: control characters, in either of their codings,
  * and bytes that are no text. All else stays as it is. Figures get the unit that suits them.
  * labels: unthreaded random */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Benchmark of a firing with an empty body.
  *
  *   bench_actors [CASE]          every case, or one

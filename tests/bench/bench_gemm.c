@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Benchmark of the linear ops' matrix products against OpenBLAS, if it is installed (it is loaded
  * at run time; nothing links it). Shapes are those of a GPT of width 384. fwd is y = x w^T, fwd'
  * uses a transposed weight, dx and dw are the gradients. One thread runs alone, then two call at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Benchmark of each op's kernel, at the shapes of a GPT of 6 layers, width 384, 6 heads, 256
  * symbols, 8 sequences of 256. One line per op:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Benchmark of sli_net against UCX itself, between two processes on this machine: the round trip
  * of 8 bytes, and the bandwidth of messages of 16 MiB with two in flight.
  *

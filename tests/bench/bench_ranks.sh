@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Compares several processes with PyTorch's on Gloo: pipelines of 2 and 4 stages with
 # torch.distributed.pipelining, both with 1F1B and with zb-v, and data parallelism over 2 processes
 # with DistributedDataParallel. The model is a GPT of 8 layers, width 256, context 128, 16 sequences

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training speed of PyTorch on the CPU, for comparison with Sluice.
 
 A GPT-2 block stack (learned positions, biases, tanh GELU, tied embeddings) with

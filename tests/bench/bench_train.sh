@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Compares training speed with PyTorch: a GPT of 6 layers, width 384, 6 heads, context
 # 256, batch 8, 256 tokens. The two take turns, pair by pair, so that other load on the
 # machine affects both. Every value is the median of its pairs.

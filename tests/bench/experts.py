@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A mixture of 8 experts against the dense model of the same active size, at equal processor time.
 
     python3 experts.py ACTORRUN TEXT OUT.svg [SECONDS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the best plan with experts on all devices and the best with experts on data-parallel devices.
 
     SLUICE_BUILD=build/release tests/bench/folded.py [--blocks L] [--devices N] [NAME...]

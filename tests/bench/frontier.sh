@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Trade-off of memory and bubble: --schedule auto against the named schedules, for
 # budgets from a third of 1F1B's activations to all of them.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A gpt with four layers on each stage, whatever the classifier costs. The embedding is on the
  * first stage and the classifier on the last, without balancing. */
 #include <sluice/sluice.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Instructions per firing, from callgrind at two sizes: the cost of start and end
 # cancels in the difference.
 #

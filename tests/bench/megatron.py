@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Predicted throughputs beside published ones of Megatron-LM.
 
     SLUICE_BUILD=build/release tests/bench/megatron.py [--rows N] [-- actorrun's options]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs bench_net and Open MPI between two processes in turns, with the same measurements:
 # the round trip of 8 bytes, and the bandwidth of 16 MiB with two messages in flight. Open
 # MPI needs Debian's libopenmpi-dev and openmpi-bin. Prints each round's values to stderr,

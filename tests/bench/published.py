@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Predicted steps beside published ones: Table 4 of Zero Bubble, and Vocabulary Parallelism without its own schedules.
 
     SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Round trip of a register between two processes, through actors: two stages of one worker each, one
 # activation, so that each microbatch waits for the one before it. Cases: few registers; the default
 # number of workers; an additional worker for links; and 1,000 stages on two devices, where every

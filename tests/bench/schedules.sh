@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Draws a step of each schedule: 4 devices, 8 microbatches, F = B = W = 1 s for a device's
 # whole share of the model, no latency.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Connections of actorserve under load, with a stand-in model. There are 1,000 streams for a minute, of
 # which a fifth hang up and a tenth read a byte a second, and 3,000 idle connections. The 99th
 # percentile of /health must be at most 50 ms.

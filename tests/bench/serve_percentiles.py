@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Error of percentiles predicted on the virtual clock, against real runs with the same requests.
 
     serve_percentiles.py --actorserve build/release/bin/actorserve [--rounds 2] [--seconds 25] FILE.gguf [OPTIONS of actorserve]

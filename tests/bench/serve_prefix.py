@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Seconds to the first token of chats that share a long system prompt, with prefix caching on and off.
 
     serve_prefix.py --actorserve build/release/bin/actorserve [--chats 16] [--system 1000] FILE.gguf

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soak test of a server: ordinary load with attacks mixed in, for some minutes, and a check for leaks.
 
     serve_soak.py SECONDS COMMAND...                    starts the server, and ends it

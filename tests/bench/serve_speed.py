@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tokens per second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, 16 at once, and a
 long prompt.
 

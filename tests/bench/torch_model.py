@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPT-2 in PyTorch, with which benches compare ours. Its settings are the attributes
 layers, width, heads, context and vocab of `o`."""
 import torch

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A GPT-2 over several processes in PyTorch, on Gloo. It runs as a pipeline (torch.distributed.pipelining,
 1F1B, or its zero-bubble schedule of two chunks per rank in a V) or data-parallel
 (DistributedDataParallel). A step is forward, backward, the clip by the norm of all gradients, AdamW.

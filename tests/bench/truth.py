@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Step times of this machine, predicted and measured.
 
     SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who a process is follows from what its starter left in the environment: real ones,
  * as Slurm 22.05, Open MPI 4.1.4 and torchrun leave them. Halves and nonsense are
  * errors that name the variable.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control plane in jobs of a few processes: some are forked and killed, some
  * live together in this one. */
 #include <signal.h>

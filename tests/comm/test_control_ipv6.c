@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes meet at an address of IPv6. */
 #include "tests/support/comm_host.h"
 

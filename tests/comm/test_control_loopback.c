@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes meet at the name of this machine to itself, and at all of its addresses. */
 #include "tests/support/comm_host.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes meet at the name that this machine has to others, where it leads back here. */
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames that nobody of ours would send: to the parser, and to a job that runs.
  *
  *   test_comm_frames [SEED]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The two hosts that other tests run on are honest: what goes from one to the other takes
 # the link's delay and keeps to its rate, and when the link is cut nothing gets through.
 # labels: unthreaded outside

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job that programs join by the library alone: it runs more than once, and stops
  * everywhere after the same step; figures of any length come together in process 0; who has
  * other terms, or another plan, is refused by name; a process that fails ends the job with its

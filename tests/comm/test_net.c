@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one process sends arrives in the other's memory whole, once, and counted;
  * waiting costs nothing; who is gone is named within a second; nothing hangs.
  * labels: computes */

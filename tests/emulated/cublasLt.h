@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for cuBLASLt's header where there is none: the part that kernels/cuda/linear.c
  * and matmul.c use, computed plainly in cublaslt.c. The numbers of the names are our own. */
 #ifndef SLUICE_TESTS_EMULATED_CUBLASLT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt as its documentation has it, plainly: column-major matrices, operands that may
  * be transposed, alpha and beta, a bias along columns, GELU and its gradient, whose input is
  * the auxiliary matrix, of the type of the result. Shapes, alignments and workspaces that the

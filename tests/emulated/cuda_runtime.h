@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for the CUDA runtime's header where there is no GPU, so that the files of
  * kernels/cuda compile for the host and their kernels really run there.
  *

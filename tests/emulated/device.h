@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the emulated device share. */
 #ifndef SLUICE_TESTS_EMULATED_DEVICE_H
 #define SLUICE_TESTS_EMULATED_DEVICE_H

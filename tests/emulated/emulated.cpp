@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels on fibers; see cuda_runtime.h. */
 #include "tests/emulated/device.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL between emulated GPUs of several processes, for communicators of two (or one, which
  * has nobody to send to).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for NCCL's header where there is none: the part that comm/cuda uses, done by
  * nccl.cpp. The numbers of the names are our own. */
 #ifndef SLUICE_TESTS_EMULATED_NCCL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What comm/nccl/cuda/library.c finds in NCCL's library. SLUICE_EMULATED_NCCL=off: nothing. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime of the emulated device: memory, streams, events and graphs.
  *
  * What a stream is given waits in it until somebody asks the device how far it is, or

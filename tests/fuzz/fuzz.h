@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz targets: how to add one is said at the head of fuzz_main.c. */
 #ifndef SLUICE_TESTS_FUZZ_H
 #define SLUICE_TESTS_FUZZ_H

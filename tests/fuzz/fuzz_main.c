@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target over its kept corpus and over mutations of it, as an ordinary test.
  *
  *   test_fuzz_NAME [SEED [COUNT]]         rounds of mutations, each from its seed

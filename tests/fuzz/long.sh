@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Long runs of the fuzz targets under the address and undefined behaviour sanitizers, with seeds of the day.
 #
 #   tests/fuzz/long.sh [SECONDS [NAME...]]    60 seconds each of all targets, by default
@@ -8,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 seconds=${1:-60} names=("${@:2}")
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || { sed -n '2,/^set/s/^# \?//p' "$0" >&2; exit 2; }
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || { sed -n '3,/^set/s/^# \?//p' "$0" >&2; exit 2; }
 if ((${#names[@]} == 0)); then
   for file in tests/fuzz/test_*.c; do file=${file##*/test_}; names+=("${file%.c}"); done
 fi

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of JSON that describe machines, measured ops, ticks and arrivals are read or refused by name, whichever a
  * stranger's is taken for.
  * labels: random unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of a stranger's whose one file is an index of weights, or the manifest of a checkpoint with checksums that
  * are right, is read or refused.
  * labels: random unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A JSON text of a stranger's is read or refused; what is read is what it says, printed and read again.
  * labels: random unthreaded */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A body of a stranger's is read as a request for completions and for a chat, or refused with words.
  * labels: random unthreaded */
 #include <math.h>

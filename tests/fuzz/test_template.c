@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A chat template of a stranger's is read or refused, and run over messages: within its bounds, without harm.
  * labels: random unthreaded */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trace of a stranger's, with hashes that are right, is read or refused, and all that actortrace does with it ends.
  * labels: random unthreaded */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stranger's file of weights, safetensors or GGUF, is read or refused: the header, its metadata, and all tensors.
  * labels: random unthreaded */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a firing on a GPU costs the host: lines of `case<TAB>value<TAB>unit`.
  *
  *   chain1    8 actors in line on one queue, each one kernel of 256 bytes

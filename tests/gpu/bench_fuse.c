@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What fusing saves: microseconds of programs of GPT-2 124M's calls (8 sequences of 1024), call
  * by call and fused, as lines of `case<TAB>value<TAB>unit`. Where calls hand bf16 arrays of a few
  * megabytes to each other, these may still be in the cache when they are read, as they may

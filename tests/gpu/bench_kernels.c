@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernels reach on this GPU, and which share that is of what the card can do in
  * the same run: of a plain copy for rows bound by memory, of a bf16 product of 8192 x 8192
  * x 8192 for the others. Lines of `case<TAB>value<TAB>unit<TAB>share`, GB/s or TFLOP/s. The

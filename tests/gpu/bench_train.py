@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training speed of GPT-2 on one GPU in bf16, beside PyTorch (torch_gpt.py: torch.compile,
 bf16 autocast, its fused attention and AdamW) in the same run.
 

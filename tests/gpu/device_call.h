@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one call on a GPU, as a program of its own on a queue, and brings back what it
  * wrote. For tests and benches of rows. */
 #ifndef SLUICE_TESTS_GPU_DEVICE_CALL_H

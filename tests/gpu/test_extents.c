@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of which only the data know how many there are, on a GPU: what goes to experts' devices and
  * comes back has the bits and the number of rows that it has on the CPU; who reads it in the same firing
  * sees no others; the number is told when the firing is complete; and more than there is room for end the run. */

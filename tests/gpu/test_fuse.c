@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU runs several calls of a program as one where that gives what they give one by one:
  * the same bits where the kernels are ours, the same within the precision of the types where
  * they are the library's. Random little programs, whose workspace is used again and again,

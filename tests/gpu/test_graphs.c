@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program's launches become graphs: one for each combination of slots, with the results of
  * launches one by one, and only where a launch depends on nothing else. */
 #include <stdlib.h>

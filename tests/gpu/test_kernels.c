@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every row that a GPU runs gives what its CPU row gives, within the precision of its
  * types, the same bits every time, and writes nothing beside its outputs: at odd shapes
  * and even ones, with absent outputs, over its inputs where it says that it can, adding to

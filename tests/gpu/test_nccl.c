@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channels between the GPUs of two processes carry everything, in the order of its numbers,
  * in whatever order it is announced; a communicator of one rank comes and goes; what the
  * library refuses is said.

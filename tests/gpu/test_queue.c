@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A CUDA queue runs its firings in order and never blocks the host but when it is far
  * ahead; queues wait for each other on the device, and reach other GPUs' memory; what cannot run
  * is refused by name. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* On a GPU, too, attention chunk by chunk and of a share of a piece's queries gives what the CPU makes of them:
  * for queries in two runs, keys of which some are not seen, few key and value heads, documents and windows.
  * labels: unthreaded */

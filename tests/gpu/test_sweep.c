@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* On a GPU, too, attention to which keys and values come piece by piece gives what the CPU makes of
  * them, whatever the lengths of the pieces, and the bits of attention that has the record of all where
  * pieces begin where tiles of keys do.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 in PyTorch, trained as actorrun trains its gpt: bf16 autocast, torch.compile,
 scaled_dot_product_attention, fused AdamW, a clip of the global gradient norm; the same
 order of the data, microbatches and learning rates. For bench_train.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One device of each stage can stand for its whole grid: on the virtual clock it predicts
  * the same step, the same bubble, the same memory and the same traffic as all of them do.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls and exchanges take what the description of the hardware says: between the points of its
  * curves in logarithms, by whole tiles, with all scores of attention, and by tables of exchanges.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A wrong model is told what is wrong, where, and only once.
  * labels: unthreaded */
 #include <string.h>

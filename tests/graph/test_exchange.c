@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What devices of a stage exchange takes the time and moves the bytes that the formulas for
  * collectives say, over the link that its axis of the grid has.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph shared out over devices, and cut in pieces, computes what it does on one: for random
  * graphs of all rows, grids, signatures and cuts, the losses and all gradients are the same within
  * rounding.

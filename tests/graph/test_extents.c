@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model whose calls say how many rows they fill: some of a microbatch's rows are picked out, go
  * through layers by themselves, on other stages, and are put back. It learns as one does that
  * computes all rows and hides the others, whatever the schedule; a tick may pick none; what moves

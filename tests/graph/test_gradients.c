@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of whole graphs against finite differences, node by node on the CPU
  * rows: random small models, and every op that can be trained through.
  * labels: random unthreaded */

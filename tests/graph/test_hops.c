@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is read elsewhere is brought there by registers like all others: copies answer to their
  * quota, and in memory that is taken when it is reserved they reserve no more than that; whoever
  * reads a register of another process is a link.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with the data of ops that index is told with op, element and value, wherever the op
  * runs; constants are the graph's, and each device and piece has its part of them.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starting values: Philox as published, and numbers spread as asked for.
  * labels: unthreaded */
 #include <math.h>

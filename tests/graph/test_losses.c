@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy of targets that count more or less is what PyTorch's is, by reference/losses.txt, and
  * so is its gradient. Losses of several means and sums, and their gradients, are the same where rows
  * are shared out over devices and sequences cut in pieces; what cannot be so is refused.

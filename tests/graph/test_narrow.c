@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What flows through a model is bf16 on devices that compute on such, and nothing else is:
  * weights, their gradients, statistics and losses stay f32, each call has its data of one
  * type, and a row that knows of f32 only keeps what it touches f32.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fixed order is that of the queue which runs a device's passes, wherever that stands among the
  * plan's queues: read from a file, derived, or the one that is kept as the best.
  * labels: unthreaded */

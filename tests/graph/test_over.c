@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs lie over inputs, gradients over activations where a step is one tick, and a loss's gradient is
  * made on the way forward: where nobody needs what was there, and nowhere else. What actors compute has
  * the bits of the plainest execution, where everything has a place of its own: random models whose ops may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of logits and of their gradient are made longer where products and a loss alone see
  * them, and nothing else changes.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cut into stages: the best there is, found by trying all of them.
  * labels: random unthreaded */
 #include <math.h>

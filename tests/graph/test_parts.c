@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors stored in parts: names say which part, a whole comes together from any parts that
  * cover it, and what is missing or doubled is an error that names it.
  * labels: random unthreaded */

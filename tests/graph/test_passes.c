@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* docs/passes.md is made from the table of passes. With the argument `write` it is written anew.
  * labels: unthreaded */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Paths of microbatches (--paths). Random path files, schedules and numbers of workers: each run has the
  * losses of a plain program that takes one microbatch after the other along its path, and all runs with
  * one file have the same bits. A firing is where its microbatch goes and nowhere else. Files that are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sequences cut in pieces train as whole ones do: the same losses and gradients
  * within rounding, for every number of pieces and every cut of them; and the same
  * bits for one cut, whatever the schedule, the stages and the timing. Bubble and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas as users write them are read as they say, or refused with their text; "act" stands for
  * what B frees and what W frees.
  * labels: unthreaded */

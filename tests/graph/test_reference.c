@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shipped models, run node by node, agree with PyTorch: loss, gradient norm
  * and learning rate of 20 steps, from the same weights and tokens.
  * labels: unthreaded */

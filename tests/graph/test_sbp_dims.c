@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What dims are made of, the ways in which calls can be shared, and the data axis.
  * labels: unthreaded */
 #include <math.h>

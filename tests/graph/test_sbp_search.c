@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The choice along the tensor axis is the cheapest there is, and what people found to be good
  * comes out of it unasked: data parallelism for a small net and a wide batch, Megatron's
  * column and row pairs with all that goes with them for transformers of big hidden size.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the passes leave behind: which nodes, in which class, block and order.
  * labels: unthreaded */
 #include <string.h>

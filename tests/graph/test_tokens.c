@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Token files: what is in them comes out in order, what is wrong is told.
  * labels: unthreaded */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of arithmetic and ops that index, as a model calls them, give what PyTorch gives, and so do
  * their gradients: reference/ops_math.txt and ops_indexed.txt, which make_ops_*.py have written.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frozen parameters, groups and optimizers in the graph: what is frozen has no gradient, no norm
  * and no state, and what only it would need of the way back is gone; groups have settings of
  * their own; a row of the user's says what is kept; what is wrong is named.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chats become the texts that transformers makes of them, by templates that models bring and by those that have
  * names (tests/reference/chats.json, templates.json); what is not known in a template is refused by name.
  *

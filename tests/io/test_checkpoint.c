@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints are whole or not used: whatever byte is wrong, whatever is
  * missing, the one before is found; half-made ones go; the newest K stay. */
 #include <cjson/cJSON.h>

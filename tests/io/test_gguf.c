@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k in
  * Hugging Face's order, tokenizers; and damage of any kind is an error message.
  * labels: random unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of a folder are those of all its files, and an index that does not say what is there
  * is refused by name.
  * labels: unthreaded */

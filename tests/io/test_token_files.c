@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Token files of each type come out as what was written; those that nobody can understand, and
  * damaged NumPy headers, are refused by name. Shuffled orders are permutations.
  * labels: random unthreaded */

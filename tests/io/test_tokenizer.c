@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens are those that Hugging Face's library makes, for every kind of tokenizer that is known and
  * texts of all sorts, and so is what they are decoded to (tests/reference/tokenizers). Damaged files
  * are refused, or read, but never trip.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Of many sequences a chunk of attention takes whole heads, of one it takes a tile of queries: the numbers have
  * the same bits, there and back, with and without windows, documents and heads that share keys; on every CPU level.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products in bf16 are products of rounded operands with f32 sums: the same for
  * every team, near the reference on doubles, and as near to f32 as rounding
  * allows.

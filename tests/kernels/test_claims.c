@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a row computes does not depend on the team's size, nor on whether an output lies over an
  * input where the row says that it may; bit for bit, on every CPU level, on the way back too.
  * labels: random */

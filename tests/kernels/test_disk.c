@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory on disk and the queue that copies to and from there: what comes back is what went, at
  * any place and of any length, and nothing beside it changes. */
 #include <sluice/ops.h>

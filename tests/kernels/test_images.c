@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions and pools give what PyTorch gives (tests/reference/images.txt), on the way back
  * too, and windows that do not fit are refused.
  * labels: unthreaded */

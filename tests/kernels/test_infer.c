@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row that is given wrong shapes says what it expected and what it got.
  * labels: unthreaded */
 #include <string.h>

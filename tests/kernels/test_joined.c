@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of served graphs run as one where none of them touches what another one writes, and only there. */
 #include <stdlib.h>
 

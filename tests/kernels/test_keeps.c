@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What calls keep is there once for all calls of a device that share it, and gone with the last.
  * labels: unthreaded */
 #include <sluice/ops.h>

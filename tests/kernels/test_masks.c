@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention among the keys in sight, by a window, by padding and by documents, has PyTorch's figures
  * (reference/masks.txt); tiles out of sight are not looked at; a document gives in a row of several
  * what it gives alone. Documents are told apart in pieces as in whole rows.

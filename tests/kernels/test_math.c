@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vector exponential and hyperbolic tangent are within a few units in the
  * last place of libm's, over their whole range, and right at the ends.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every op that <sluice/ops.h> declares for models, or ops/ops.h for passes, has its line in
  * ops/ops.def, and every line makes a row that is found by its name and says what all rows must.
  * labels: unthreaded */

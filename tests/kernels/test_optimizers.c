@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizers give what PyTorch's give (reference/optimizers.txt), on every CPU level; their
  * settings take the defaults they leave open, the rate of a step follows its schedule, and the
  * hash of a plan sees every setting.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row that says that an output may lie over an input gives the same bits there as in a place
  * of its own: each such output over each such input, two outputs over two inputs, on every CPU
  * level, alone and in a team, with one array for two inputs.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of arrays: what is taken out of a whole is what a plain loop over its elements says,
  * what is put back is where it was; parts of parts; slices and joins of random tilings, sums
  * in order; in teams; what is no part, or no tiling, is an error that says so.

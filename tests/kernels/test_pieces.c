@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of pieces, called piece by piece, agree with the reference of the whole
  * sequence, and the gradients they hand back with its finite differences: for
  * random cuts, at odd shapes, on every CPU level.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of matrices in f32 are the sums of their definition, whichever way round their operands lie, and
  * have the same bits for teams of any size, chunk by chunk, and on threads that multiply at once; on every CPU level by
  * the library that it has for them, and on the best one on tiles as well, which it can pretend to have (that all levels

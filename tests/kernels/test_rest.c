@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products and tables of weights as they lie at rest: of bf16 they give the bits that they give of the same weights in
  * f32; of blocks, the same bits at every level of the CPU, about as near the truth as sums in f32. A row's are the
  * same beside any others.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention chunk by chunk, forth and back, as P devices take its steps, and piece by piece, as P devices share
  * out the positions of each: what is lost against double
  * precision is no more with 8 devices than with 2, contiguous or zigzag, for few key and value heads. Piece by piece

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary frequencies are those that Hugging Face transformers computes (tests/reference/rope.txt),
  * and a text that says no scaling is refused with what is wrong in it.
  * labels: unthreaded */

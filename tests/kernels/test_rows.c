@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every row that has gradients agrees with its plain reference, and every one of
  * its gradient rules with finite differences of that reference: at odd shapes,
  * on every CPU level, with absent outputs, and when adding to what is there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens are drawn as often as their probabilities say (chi-square), whatever cuts them; the same seed and
  * place draw the same; the likeliest are told in order, with their probabilities.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over pages gives what a plain sum over all keys in sight gives, of keys and values in f32 and in bf16, at every
  * level of the CPU: one query at a time as in chunks of a prompt, with the same bits, and whatever lies where no query
  * looks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every way to share a call that a row names (sl_op.signatures) gives what the whole call
  * gives, and so does the way back: for random shares, odd shapes, on every CPU level. What the
  * whole call gives is what test_rows.c and test_kernels_pieces.c hold against

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products in f32 on tiles: numbers are split into parts that add up to them, whichever way round matrices lie; what is
  * left out of their products is less than an f32 loses anyway; and every CPU level has the same bits, AMX too.
  * labels: random */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention to which keys and values come piece by piece gives the bits of attention that has the record
  * of all: whatever the lengths of the pieces, tiles of keys that lie across several of them included.
  * labels: unthreaded random */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* docs/ops.md is what the table of rows comes to. With the argument `write` it is written anew.
  * labels: unthreaded */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A team runs every chunk once; what a row computes does not depend on the
  * team's size, bit for bit; rows may run on many threads at once. */
 #include <pthread.h>

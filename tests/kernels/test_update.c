@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update follows its formulas: sums of squares, clipping, AdamW, the
  * learning rate's schedule; and the rows at the ends of a graph do what they
  * say.

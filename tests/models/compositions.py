@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random commands of actorrun learn what one device learns.
 
     compositions.py [--seed S] [--count N] [--only N] [--jobs J] [--without WORD]... [--no-shrink] [--all]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Random compositions of all options learn what one device learns (compositions.py).
 # labels: random first
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Documents that lie in one row learn as if each had a row of its own; with documents and windows the
 # losses are the same however a model is cut and shared out.
 # labels: numbers long

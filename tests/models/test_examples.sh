@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The examples of models: each learns what it is there for, and learns the same however it is
 # shared out. An op of one's own refuses shapes with its name and the line.
 # labels: numbers long

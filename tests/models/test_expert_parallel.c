@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Experts that are shared out over the devices that share the data, or over these and those that share the tensors, learn
  * what one device learns; at one layout with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
  * come back are to the byte as many as ids say; an expert that nobody goes to in a tick, or in a whole step, is

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A graph network over stages, chunk by chunk: the neighbours are what it learns from, every process
 # layout and schedule gives the same losses, and each boundary is crossed by each vertex once on each way.
 # labels: numbers outside

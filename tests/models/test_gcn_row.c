@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The example of a graph network: its row sums what the neighbours have, whole or in pieces, as a plain
  * sum over all pairs of vertices does, and so does its gradient.
  * labels: unthreaded */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stages on grids of devices learn what one device learns: over 20 steps of GPT and LLaMA the
  * losses are the single device's within rounding, also where rows, heads, widths and
  * vocabularies do not divide evenly; and at one layout they are the same bit for bit, whatever

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every grid's plan can be proved: random models, grids, shards, grains, schedules, pieces
  * and processes make plans that finish with the slots they get by themselves.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where registers live changes no bit of what is learned, whatever the schedule, the devices and the
  * timing; and what goes there and back is what was said, to the byte.
  * labels: numbers random */

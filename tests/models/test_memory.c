@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory falls as sharing says, to the byte: what each device gives to parameters, gradients and
  * the optimizer's state follows from the shapes of the parameters, the devices D and T, and what
  * is shared out. And of activations, what is as wide as the vocabulary: the logits, whose

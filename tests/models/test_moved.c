@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a step moves between devices is, to the byte, what each collective must move: for R
  * devices and an array of N bytes an all-reduce 2 (R-1) N over all of them, a reduce-scatter
  * or an all-gather (R-1) N, and where few numbers are read whole R (R-1) N; also where N does

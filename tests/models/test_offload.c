@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Some pieces' activations leave, the others' are computed again: no bit of what is learned changes,
  * whatever the share; what leaves is what was said, to the byte; and from so many tokens on as MEMO
  * says (Zhao et al., arXiv 2407.12117) all of it leaves beside the computing.

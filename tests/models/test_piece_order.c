@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In which order the pieces of sequences go through the blocks changes no bit of what is learned; all
  * of a microbatch go through a block before the next one, and blocks take turns with their records.
  * labels: numbers random */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is computed again instead of kept changes no bit of what is learned, wherever stages and
  * devices cut the model; and what is kept is what was said: of a block that is computed again
  * as a whole, its input.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shipped models agree with PyTorch and Hugging Face's transformers: the
  * same losses for 20 steps from the same weights and tokens, the same weights
  * after them, and the same logits from files that transformers wrote.

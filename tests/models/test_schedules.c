@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas make the published schedules: the bubble, the memory and the order of
  * passes of each, for many depths and lengths; the bubble rates that the Zero
  * Bubble paper measured; and latency costs no more than it costs the published

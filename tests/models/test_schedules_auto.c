@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --schedule auto is never worse than the best named schedule that fits, for random
  * durations and budgets from a third of 1F1B's memory to all of it; what the user says of types
  * and passes holds for it, and where there is nothing it says why.

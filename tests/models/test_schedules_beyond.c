@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What no table of passes says: fewer microbatches than devices, any number of
  * them, stages of any length, a slow device, jitter. Nothing hangs, and bubbles are
  * no worse than those of the published order under the same durations.

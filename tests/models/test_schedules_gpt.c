@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* On a real GPT with real numbers: every schedule gives bit for bit the same losses,
  * and no device holds more than its plan says. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The proof's verdict is what happens: random quotas, pools, orders and durations,
  * on the virtual clock and on real threads; and the advice of a refused plan makes
  * it finish, with not a slot too many.

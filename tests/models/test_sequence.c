@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that share out the positions of sequences learn what one device learns, for GPT and LLaMA,
  * over grids of data, sequence, tensor and stages, with pieces, recompute and shards, also where
  * positions and heads do not divide; at one layout with the same bits whatever the schedule, the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters that live on disk: a few blocks of them on the device change no bit of what is learned,
  * take as much memory as was said, whatever the number of blocks, and no time where a block is read
  * while another computes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* On any machine, devices get cores of their own while there are enough, none
  * of them twice, numbered along the machine, and no more devices lie across
  * NUMA nodes than must.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement on machines that are known: what goes where, what is printed, what
  * is refused, and that the process's own mask is honoured and threads bound.
  * labels: unthreaded */

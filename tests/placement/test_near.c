@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker that drives a GPU gets a core near it, one of its own while there are any; the
  * placement says where the GPU is.
  * labels: unthreaded */

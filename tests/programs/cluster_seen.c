@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints what a process learns about its job from the environment. */
 #include <stdio.h>
 #include <stdlib.h>

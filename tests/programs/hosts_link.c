@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A network link of given delay and rate between two network namespaces, for kernels that cannot
  * delay packets themselves (sch_netem). Each namespace has a device "link0". This program holds
  * what comes out of one for its time and puts it into the other.

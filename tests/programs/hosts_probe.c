@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measures a network between two hosts, over TCP: `hosts_probe serve PORT` runs on one, and
  * `hosts_probe ask HOST PORT` on the other prints the median round trip of a byte and the rate of
  * a longer transfer. */

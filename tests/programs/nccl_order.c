@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that the order in which processes issued NCCL operations cannot deadlock.
  *
  *     nccl_order RECORD...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actorserve's server with a stand-in model, whose answer is the prompt repeated byte by byte.
  * Every tick gives one token of each running request.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Python refuses: arguments that C would misread; and that figures and quotas are those of now."""
 import gc
 import threading

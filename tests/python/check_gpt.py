@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 written in Python, against what PyTorch computed: tests/reference/README.md has the settings."""
 import json
 import os

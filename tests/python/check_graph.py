@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models, their errors, and tuning."""
 import inspect
 import unittest

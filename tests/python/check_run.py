@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training, inference, state and traces: numbers held to NumPy, and to each other bit for bit."""
 import gc
 import os

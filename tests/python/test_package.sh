@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The Python package, around an installation of this build, and the tour of examples/python.
 # labels: outside
 set -euo pipefail

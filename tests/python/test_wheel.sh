@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `pip install .` in a fresh virtual environment builds all, and the package works outside of the
 # tree. It takes scikit-build-core, cffi and NumPy from where pip finds them.
 # labels: outside anew

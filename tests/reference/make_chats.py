@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes chats.json: what transformers' apply_chat_template makes of messages by the templates that io/chat.c
 has rows for.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes hf_mixtral/, hf_qwen2_moe/ and hf_qwen3_moe/: small mixtures of experts as save_pretrained writes
 them, and the losses that finetune.py has with them on text.txt in ten steps (losses.txt: step, loss,
 gradient norm).

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes gguf/: small models as GGUF files, one with tensors of many types, and the losses that
 finetune.py has with what transformers makes of them, on text.txt (NAME.txt: step, loss, gradient norm).
 

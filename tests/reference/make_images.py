@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes images.txt: convolutions and pools, and their gradients, by PyTorch in double precision.
 
     python3 make_images.py > images.txt

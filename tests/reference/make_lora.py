@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """lora_gpt2/ and lora_llama/: adapters as PEFT saves them, and how PEFT and PyTorch train them.
 
     python3 make_lora.py [--out DIR]            (needs what make_reference.py needs, and peft)

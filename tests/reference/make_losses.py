@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes losses.txt: what PyTorch's cross_entropy makes of targets that count more or less.
 
     pip install torch

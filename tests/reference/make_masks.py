@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes masks.txt: what PyTorch's scaled_dot_product_attention makes of windows, padding and
 documents, and its gradients, in double precision.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes ops_indexed.txt: what PyTorch makes of ops that index, repeat and normalise in groups, and
 their gradients.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes ops_math.txt: what PyTorch makes of the ops of arithmetic, and their gradients.
 
     pip install torch

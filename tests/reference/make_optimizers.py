@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """optimizers.txt: what PyTorch's optimizers make of a few numbers, for test_kernels_optimizers.
 
     python make_optimizers.py >optimizers.txt      (needs torch)

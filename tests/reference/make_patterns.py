@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes tokenizers/patterns.txt: into which pieces Hugging Face's tokenizers cuts texts by patterns of Oniguruma's syntax.
 
     pip install tokenizers

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes hf_qwen2/, hf_llama3/ and hf_mistral/: small models as save_pretrained writes them, and the losses that
 finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm).
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes io/tokenizer/properties.c: classes of characters as Hugging Face's tokenizers has them, in the words of PCRE2;
 and properties.txt, what each class has of all characters, for a test.
 

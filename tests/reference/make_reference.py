@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the reference data of this folder with PyTorch and Hugging Face transformers.
 
 Tiny GPT-2 and LLaMA models are given seeded weights, saved, and trained for a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes rope.txt: rotary frequencies as Hugging Face transformers computes them.
 
     python3 make_rope.py > rope.txt

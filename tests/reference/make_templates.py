@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes templates.json: what Jinja makes of templates, as transformers runs it.
 
     pip install jinja2

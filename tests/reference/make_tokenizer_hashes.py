@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Hugging Face's tokenizers library makes of every character and of strings at random, as hashes, for
 test_io_tokenizer_all: pip install tokenizers; python3 make_tokenizer_hashes.py NAME.json >NAME.hashes
 

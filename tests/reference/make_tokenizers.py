@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes tokenizers/: small tokenizers of every kind that sli_tokenizer_open knows, and what Hugging
 Face's `tokenizers` makes of many texts.
 

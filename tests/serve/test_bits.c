@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
  * any number of stages, of devices that share these out, and of threads, with weights in memory or on disk, with
  * any other requests, when it has given up its pages, when others are cancelled, when limits change, when it shares

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SmolLM2 goes on from 50 prompts as transformers does (tests/reference/smollm2_greedy.json), all of them at once, with
  * weights as they are stored and in fp32: the same 128 tokens, but behind one where the two best are as good as
  * equal, and the same probabilities; nearly so with keys and values in bf16. SLUICE_SMOLLM2 names the GGUF file,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys and values in bf16 take half the memory of those in fp32, to the byte, and as many pages fit again into what is
  * usual; what a request is answered is another thing, though near it; an op that keeps f32 is refused by name. */
 #include <math.h>

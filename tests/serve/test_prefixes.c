@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A request that begins as another did shares its full pages, as far as the tokens are the same and but for its last
  * token; also those of an answer, and within one tick. Those unused for longest go first. */
 #include "tests/support/session.h"

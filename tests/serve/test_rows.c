@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tick computes as many rows as it has tokens, and logits for as many as are wanted: nothing is padded, neither
  * in shipped ops nor in a user's own. */
 #include <stdatomic.h>

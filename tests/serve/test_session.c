@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests come to a session from any thread, and each gets its tokens and one end. */
 #include <pthread.h>
 #include <unistd.h>

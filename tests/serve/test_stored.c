@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights that lie in memory as a GGUF file has them give the logits that they give in f32, to 1e-5, with the same bits on
  * any number of stages and of devices that share one out, and take the room that they take in the file; bf16 takes half. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long others wait, counted in ticks: what hangs up gives its pages back within two of them, and while a prompt of
  * 8,000 tokens comes in every answer under way gets a token with each; with as many ticks under way as G, with each
  * G-th. */

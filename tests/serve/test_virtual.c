@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session on the virtual clock: what is published of pipelines that serve comes out of the very source and plan.
  * labels: unthreaded */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/actors_plans.h"
 
 #include <inttypes.h>

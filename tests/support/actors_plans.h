@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random plans whose every slot can be checked.
  *
  * A plan is a random graph of actors at three levels: one firing per piece, per microbatch, or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queues that behave like streams of one device. They run firings later, and firings of several
  * streams overtake each other as far as their waits allow. */
 #ifndef SLUICE_TESTS_ACTORS_STREAMS_H

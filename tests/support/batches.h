@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random requests, sent one by one and all at once, in sessions of random sizes. Each must have
  * the same bits of logits. */
 #ifndef SLUICE_TESTS_BATCHES_H

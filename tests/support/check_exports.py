@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads exports of actortrace with independent readers.
 
     check_exports.py rows|chrome|svg|perfetto FILE ROWS

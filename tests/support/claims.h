@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of ops that several tests share. test_rows.c compares their results with references,
  * test_claims.c with themselves in teams and in place, and gpu/test_kernels.c GPUs with the CPU.
  * Gradient rules follow from the ops. */

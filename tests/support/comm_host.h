@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job whose processes meet at an endpoint. */
 #ifndef SLUICE_TESTS_COMM_HOST_H
 #define SLUICE_TESTS_COMM_HOST_H

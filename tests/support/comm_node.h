@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process of a job for the tests of the control plane, which records its callbacks. It sends
  * consecutive numbers, each in a message of its own, so that a lost or reordered one is noticed. */
 #ifndef SLUICE_TESTS_COMM_NODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A test's tool, which parses command lines as the planning tools do, and makes the plans. */
 #ifndef SLUICE_TESTS_COMMAND_LINE_H
 #define SLUICE_TESTS_COMMAND_LINE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damages copies of a trace at random and gives them to actortrace, which must read them or report the error,
 and must end.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damages checkpoints at random and resumes runs from them. Every change must be noticed, named and set
 aside, and the run must continue from the checkpoint before with the same losses. If none is left, the
 run must be refused. A run must never crash, hang, or continue from data that was not written.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers (dice) of a test, all derived from its seed. */
 #ifndef SLUICE_TESTS_DICE_H
 #define SLUICE_TESTS_DICE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions of tests of jobs on emulated GPUs: to be sourced. $actorrun has such GPUs; without
 # them the test is skipped.
 # shellcheck source=tests/support/tool.sh

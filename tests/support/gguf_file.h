@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files written by tests, byte by byte. */
 #ifndef SLUICE_TESTS_GGUF_FILE_H
 #define SLUICE_TESTS_GGUF_FILE_H

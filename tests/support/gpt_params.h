@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters of a GPT, listed by hand as the reference of grid tests. */
 #ifndef SLUICE_TESTS_GPT_PARAMS_H
 #define SLUICE_TESTS_GPT_PARAMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reference interpreter of a graph of nodes. Every tensor has its own memory for each piece of
  * the sequences, for ever, and the nodes run in order, tick after tick. The actors must compute
  * the same bits. Training graphs come from sli_pass_gradients (with sli_pass_cut before and

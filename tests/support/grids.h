@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Common parts of the grid tests. A shipped model is trained for some steps with parallelism
  * within stages, in one process or in several. */
 #ifndef SLUICE_TESTS_GRIDS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two hosts, hosta and hostb, as network namespaces of this machine, with a link of given
 # delay and rate between them: to be sourced.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of all vector levels. A process chooses its instructions once, so each level needs a
  * process of its own. */
 #ifndef SLUICE_TESTS_KERNEL_LEVELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loopback network for several processes in one program: runtimes that reach each other by
  * function calls. It behaves like a real network. Messages wait until the receiver's carrier
  * looks, data is copied then, and the sender learns of it later. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clicks through the page of a trace in a headless Chromium.
 
     page_in_chromium.py PAGE [--large | --many | --experts | --rows] [--shots FOLDER]

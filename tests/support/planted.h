@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipelines with an injected fault (planted), whose cause of delay is known, so the output of
  * actortrace can be checked. */
 #ifndef SLUICE_TESTS_PLANTED_H

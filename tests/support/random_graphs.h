@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random graphs over all ops that a model can use. Each op has a case, which makes another
  * tensor [rows, positions, C] from those there are. If an op of ops.def that declares sharding
  * or pieces (sl_op.pieces, signatures) has no case, every test that draws such graphs fails. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References of the ops of mixtures of experts, in double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_EXPERTS_H
 #define SLUICE_TESTS_REFERENCE_EXPERTS_H

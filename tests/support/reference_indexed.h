@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References of ops that index, repeat and count, and of constants, group norm and bags, in
  * double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_INDEXED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References of the ops, in double precision: no tiles, no vectors, no running sums. A reference
  * gets its inputs as doubles (ids too) and writes all outputs. */
 #ifndef SLUICE_TESTS_REFERENCE_KERNELS_H

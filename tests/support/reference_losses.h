@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References of losses with weighted rows, in double precision, like those of reference_math.h. */
 #ifndef SLUICE_TESTS_REFERENCE_LOSSES_H
 #define SLUICE_TESTS_REFERENCE_LOSSES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References of the arithmetic ops, in double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_MATH_H
 #define SLUICE_TESTS_REFERENCE_MATH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Common parts of the schedule tests. Models are lowered for the virtual clock, and a step's
  * timetable is measured. A second, independent timetable replays published orders of passes one
  * after another. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random cases of a test. Each follows from its seed. The seeds of a run are printed, so that a
  * failed case can be repeated alone:
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of actorserve's server, with a stand-in model that repeats its prompt:
 
     serve_checks.py PORT PID

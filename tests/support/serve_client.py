@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients for the tests of actorserve: one based on Python's http.client, and one on bare sockets."""
 import http.client
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many clients of actorserve at once, with a stand-in model that repeats its prompt:
 
     serve_load.py PORT PID STREAMS TOKENS [MOST_MILLISECONDS]

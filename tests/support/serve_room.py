@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits on what all clients of actorserve's server may take together, with a stand-in model that repeats its prompt:
 
     serve_room.py PORT PID MIB CONNECTIONS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session of a small shipped model, and its answers. */
 #ifndef SLUICE_TESTS_SESSION_H
 #define SLUICE_TESTS_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shipped model's graph, as sharding passes see it. */
 #ifndef SLUICE_TESTS_SHIPPED_H
 #define SLUICE_TESTS_SHIPPED_H

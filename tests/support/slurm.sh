@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A Slurm cluster of two nodes, n1 and n2, both of them this machine: to be sourced.
 #
 # The test continues in its own namespaces: one of mounts, in which the nodes' names

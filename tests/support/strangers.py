@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Disturbs every port that the processes of a job listen on, until the job ends.
 
     strangers.py LAUNCHER ADDRESS

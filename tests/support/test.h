@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Support for tests, which are plain programs: main() checks claims and returns 0. */
 #ifndef SLUICE_TESTS_TEST_H
 #define SLUICE_TESTS_TEST_H

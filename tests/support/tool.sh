@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions of the tools' tests: to be sourced. The test works in a temporary folder, without the
 # user's settings; `out` and `err` there hold the last tool's output.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traces modified by tests. */
 #ifndef SLUICE_TESTS_TRACE_FILE_H
 #define SLUICE_TESTS_TRACE_FILE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions of actortrace's tests: to be sourced.
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # within.sh COMMAND...: runs a test, unless the time for tests is up (SLUICE_DEADLINE, in
 # seconds since 1970). A test that has begun gets two more minutes.
 [[ ${SLUICE_DEADLINE-} ]] || exec "$@"

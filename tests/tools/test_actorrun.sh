@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # actorrun and actortrace as a user meets them: what they print, what they leave
 # behind and how they end, with good input and bad.
 # labels: first

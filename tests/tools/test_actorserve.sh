@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actorserve answers what actorrun --generate and --chat write, of a Hugging Face folder and of weights in a
 # file, to curl as to anybody; what cannot be served is refused by name.
 # labels: outside

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # actortrace as a user meets it: pictures, tables, exports that are the same each time, and
 # words for damaged files.
 # labels: unthreaded first

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What actortrace exports is read back by readers that know nothing of it: every firing is
 # there. Damaged traces end in words, not in a crash.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The figure that actortrace draws is one to another program.
 # labels: unthreaded
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The trace for Perfetto is one to Perfetto's own reader, or to any other of protobuf.
 # labels: unthreaded
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Valid rows in what actortrace shows: the figure has a bar for each pass that has rows, as high as these are, and says how
 # many; the page has them all; of a plan without such slots nothing is said. A figure of several steps has the firings of all.
 # labels: unthreaded

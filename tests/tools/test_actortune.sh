@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # actortune as a user meets it: its frontier is one, its commands make the plans it
 # speaks of, and what it predicts is what runs do.
 # labels: unthreaded long first

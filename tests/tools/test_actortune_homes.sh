@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actortune --home auto: the frontier has plans whose registers live elsewhere or are computed again, and
 # never less than without; each command makes the plan that is shown, to the byte.
 # labels: unthreaded

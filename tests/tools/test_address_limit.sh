@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Wherever a limit of the process's addresses (ulimit -v) leaves too little, the run ends before its
 # first step with an error that names the limit, and nothing else breaks.
 # labels: outside

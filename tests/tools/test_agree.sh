@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Processes of one job that were given other settings of the update refuse each other before
 # the first step: what a plan's hash covers.
 set -euo pipefail

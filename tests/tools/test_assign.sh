@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --assign: which device takes each place of the layout. Losses have the same bits whatever it is; a slow link
 # between two devices is left alone where that is possible; actortune plan finds the places: as good as any,
 # never worse than none, the same however hosts are named and whatever the threads. What is wrong with it is named.

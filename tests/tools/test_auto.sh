@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actorrun --auto: the run is that of the command line that it says, with the same losses; what the user gives is
 # not chosen; of a machine that was measured it needs to be told nothing; the budget holds; and what is refused.
 # labels: outside

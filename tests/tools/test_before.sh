@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What can be known before a run is said before it: what cannot be generated, or the option that came
 # before its model. And where a value that is not finite began.
 set -euo pipefail

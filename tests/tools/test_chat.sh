@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --chat is answered as the text is gone on with that the model's chat template makes of it, up to the
 # mark that ends an answer; what is not known or has no place is refused by name.
 # labels: outside

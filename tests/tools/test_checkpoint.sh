@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A run that was ended, by its user, a full disk or a kill, goes on from its
 # checkpoint with the same curve, bit for bit, on any number of stages.
 # labels: first

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Damaged checkpoints, by flipped bits, cuts, wrong lengths, files that are missing or others: each
 # is noticed and set aside, and the run goes on from the one before with the same losses, or it is
 # refused.

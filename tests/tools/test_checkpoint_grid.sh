@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where stages lie on several devices, a run goes on from its checkpoint bit for bit; on other
 # devices, or shared out otherwise, it goes on with the same losses up to rounding.
 # labels: unthreaded outside first

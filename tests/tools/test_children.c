@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes of a job are told their place and get their share of the cores; what they
  * say comes out line by line; they get the user's signals once; and when one fails
  * the others end too, with the culprit named. The processes here are shells.

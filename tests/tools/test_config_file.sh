@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Options in a file: --print-config writes what reads back as the same run; the command line goes before the file;
 # an unknown key, a wrong type and what is no TOML are refused with file, line and key.
 # labels: unthreaded

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A run's quotas change from outside while it goes on, and its losses do not;
 # what cannot be is refused with a reason; nobody else's run is reachable. Of
 # several processes any one is asked, and all change or none.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Devices that take turns on one core: run, report and trace say so, and do not leave the reader
 # with a bubble that no schedule explains. On the virtual clock nobody waits for a core.
 # labels: outside

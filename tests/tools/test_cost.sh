@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --cost stage by stage: published pipelines whose stages do not take the same time take on the virtual
 # clock what they were measured to take, and lists that cannot be are refused by name.
 # labels: outside unthreaded

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actorrun on GPUs, which are emulated here: losses are those of the CPU but for the last
 # bits, and have the same bits on one GPU, four stages of one GPU, several GPUs, and
 # several processes, whatever the timing; what is missing or wrong is said.

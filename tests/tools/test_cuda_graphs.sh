@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # CUDA graphs change how a job's kernels are launched, not what it computes: losses have the
 # same bits with and without, whatever rotates. The report says how many firings were graphs,
 # and how long calls took, which --profile reads.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actortune for GPUs, which are emulated here: what it finds on modelled devices holds for plans
 # of GPUs, and its commands make these plans.
 # labels: outside

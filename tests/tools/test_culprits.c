@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace names the planted culprit: on pipelines with one register short of
  * slots, one slow stage, one slow link or a late loader, that is where the idle
  * time is traced back to; reasons add up to the nanosecond; and the slot it advises

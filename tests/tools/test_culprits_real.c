@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* On the real clock, too, the slot that actortrace advises saves what it said, and reasons add up
  * to the nanosecond. A machine with more to do than it has cores keeps nobody's time: there the
  * test is skipped.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Data as a command line names it: types, several files, folders, shuffling. The losses are those of
 # the same tokens in one plain file.
 set -euo pipefail

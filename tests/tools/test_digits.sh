@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The digits of examples/ as a user runs them: the same losses on pipelines, on devices that share
 # images and on devices that share channels, and words for a file that is not theirs.
 # labels: outside

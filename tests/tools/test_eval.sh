@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --eval: the loss on other data is what a run that begins with the same weights has there, whatever
 # the devices and the schedule; training is as without it. The best checkpoint is kept, and a run that
 # gets no better ends.

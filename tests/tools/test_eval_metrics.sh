@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What a model names (sl_metric) is averaged over the data that it holds out, as the loss is: the same on
 # any devices, in the report, the log and --best. Nothing is dropped meanwhile; adapters and frozen
 # parameters are evaluated as well.

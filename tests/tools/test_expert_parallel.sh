@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --expert-parallel: a run whose experts lie on two processes goes on bit for bit after one of them was killed, and from a
 # checkpoint with another number of devices to each expert within rounding; what rows move is to the byte what it must be on the
 # clock; more rows than there is room for end the run, with their number; what cannot be is refused by name.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Mixtures of experts: as in PyTorch with Hugging Face's folders (tests/reference/make_experts.py), which go
 # in and out with the same bits; as the dense model where they should be; on any stages and grid with the
 # same losses; and what cannot be is refused by name.

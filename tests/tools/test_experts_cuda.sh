@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Mixtures of experts on GPUs, which are emulated here: losses are those of the CPU but for the last
 # bits, and have the same bits on one GPU and on stages in two processes, with
 # experts on several GPUs as well.

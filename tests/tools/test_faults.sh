@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A user's mistake is named: a row without a kernel or with a signature or gradient rule of what is
 # not there, an op nobody would run, an option that is not declared, and a fault in a model's
 # function or in a kernel, on whatever thread.

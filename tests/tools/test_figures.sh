@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A report accounts for all of a step: passes, update and the rest make it up. --cost means the same in
 # actorrun and in actortune.
 # labels: outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --schedule auto finds a plan wherever one of its rows fits with as few slots as can be, and says what
 # it has chosen; where there is none it says how much the least would need, and what would fit. Without
 # a budget a plan is held against the memory of the host.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Damaged texts of users do no harm: machine files, profiles, orders of passes, quotas and the
  * values of all options are taken, or refused with a message that names the file or the option and
  * holds nothing that a terminal would act on.

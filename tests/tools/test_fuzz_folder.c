@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A damaged folder as Hugging Face has it does no harm: whatever its config.json, its index and the headers of its
  * weights say, it is taken, or refused with a message that names the folder's file, or the option that the file
  * would give, and holds nothing that a terminal would act on.

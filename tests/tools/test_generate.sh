@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --generate asks a session: the likeliest text goes on from the newest tokens where it is longer than the context, is
 # the same however many processes write it, and of those that have learned something the first writes with what
 # they have saved. What cannot be served is refused before anything is learned.

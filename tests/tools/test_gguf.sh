@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A GGUF file goes in as it is: what it says gives the model's options, its losses are those of PyTorch
 # with what transformers makes of it (tests/reference/make_gguf.py), however the model is cut, and what
 # contradicts it or cannot be is refused by name.

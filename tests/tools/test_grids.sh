@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Stages on grids of devices as a user meets them: the same losses in any number of processes,
 # figures of what is moved, the tools that look on and look back, a model of one's own, and
 # words for what cannot be.

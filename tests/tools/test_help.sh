@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Help of the tools: what a first run needs on one screen, and every option in exactly one group.
 # labels: unthreaded
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Registers live on disk, whatever else the run does, and no loss changes; checkpoints know nothing of
 # it; what cannot be is refused before the run; and nothing is left in the folder.
 # labels: outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Registers of GPUs live in the host's memory, or on disk by way of it, and no loss changes.
 # labels: unthreaded
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Sequences in pieces on GPUs: what is exchanged on the way back, and keys and values, live in the host's
 # memory or on disk, and no loss changes.
 # labels: unthreaded long

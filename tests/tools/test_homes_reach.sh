@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Eight times the context in the same memory, nothing computed twice: what the way back reads lives on
 # disk until then. The kernel holds the run to its memory where it lets us (cgroups); what it had
 # resident, read and written is shown. With `full` as argument, in the sizes of docs/memory.md: takes

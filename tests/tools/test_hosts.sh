@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Jobs over two hosts with a network between them, started by hand on each: all processes
 # agree on who they are, where they meet and on the key, and the losses are those of one
 # process, also while strangers bother them.

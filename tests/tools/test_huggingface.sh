@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A Hugging Face folder goes in as it is: its config.json gives the model's options, its losses are
 # those of PyTorch (tests/reference/make_pretrained.py), and what contradicts it or cannot be is
 # refused by name. What is saved goes in again.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Exchanges in line with passes: the same losses to the bit, whatever is computed again; a pass that
 # has begun has its device, so links that cost nothing leave a pipeline near its busiest device; and
 # patterns say how tensors lie.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `actorrun -n 4` runs one job in four processes: their losses are those of one, an
 # error is shown once, a killed process ends the job with its name, Ctrl-C ends it in
 # order, and --restarts goes on from the last checkpoint.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The port where the processes of a job meet is theirs from the start, whoever wants any port
 # meanwhile. In a network of its own, where the test may have one, nearly all ports that the system
 # would give are taken, and those left go from hand to hand.

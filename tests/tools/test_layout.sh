@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --layout: which axes lead from a device to its neighbour. Losses have the same bits whatever it is; what
 # processes send each other, how long modelled hosts take, and what goes from one to another follow from who
 # is in one of them. What is wrong with it is named.

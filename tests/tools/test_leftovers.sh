@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Jobs that are killed at any moment, launchers and processes, leave nothing behind for long: the
 # next job removes what is left of names of shared memory, of folders of models being compiled and of
 # sockets, and nothing of jobs that live.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Two hosts and a link of 5 ms between them: what the virtual clock predicts for that
 # link is what happens, deeper quotas hide the latency as predicted, and when the link
 # is cut both hosts stop within 3 s and name each other.

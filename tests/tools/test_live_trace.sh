@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What a run or a server does from one moment to another is written down while it goes on, of one process or several,
 # and reads as any trace; what cannot be is refused with a reason.
 # labels: outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --log: each step's loss in a table, as objects and as events for TensorBoard, also of a run that goes
 # on; --report while a run goes on.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Adapters that PEFT has saved train as PEFT trains them (reference/lora_*), on one device, over
 # stages, grids, processes and emulated GPUs; they go on from checkpoints, are saved and loaded again,
 # and merged give the same model; new ones leave the model as it is; what is wrong is named.

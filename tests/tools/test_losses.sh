@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A loss of several, whose rows do not all count, is the same however a model is run: on grids, in
 # pieces, on stages, in several processes, with activations made again, on GPUs (emulated here), and
 # in an evaluation. What cannot be in parts is refused.

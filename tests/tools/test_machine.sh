@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actortune machine: what it writes is a machine file, with the rows that ran, alone and with all devices busy;
 # a model takes on it about what it takes here, and the same memory to the byte; and what is refused.
 # labels: outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What a machine file says of links: those of single pairs, links that the devices of a host share, and
 # passes that are slowed down by exchanges beside them.
 # labels: outside

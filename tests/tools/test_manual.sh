@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Man pages have every option and render; completion knows the options, their words, commands and models.
 # labels: unthreaded
 set -euo pipefail

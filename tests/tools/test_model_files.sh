@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Models in C files: a name that a compiler would take for options is refused, and what a killed
 # process leaves of a compilation is removed by the next one, but nothing that is still in use.
 # labels: unthreaded

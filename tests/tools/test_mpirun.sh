@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `mpirun -n 4 actorrun ...` with the real Open MPI is one job of four processes: they
 # agree on who they are, where they meet and on the key, and the losses are those of
 # one process.

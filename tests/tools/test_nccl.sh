@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Several processes with GPUs, which are emulated here, send to each other by NCCL, which is
 # too: losses are those of one process, bit for bit, whatever the timing; what was issued is
 # in an order that cannot deadlock, and the checker knows one that can.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A process with GPUs that dies, or stalls, or whose NCCL fails, while channels are made or in the
 # middle, ends the job within seconds with its name. GPUs and NCCL are emulated.
 # labels: outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every optimizer, the user's own too, trains to the same losses on one device, over stages, grids
 # with shards of its state, processes and emulated GPUs; it goes on from checkpoints bit for bit; it
 # keeps what its row says and no more. Frozen parameters do not move and cost no state.

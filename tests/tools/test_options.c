@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options: values are checked at once, messages name the option, and a mistyped
  * name finds its neighbour.
  * labels: unthreaded */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What a tool writes is tried before the work, where it can be: a folder that is not there ends it before the first step. What
 # cannot be written in the end, a full disk under a file or under the standard output, ends it with status 1, and
 # is named.

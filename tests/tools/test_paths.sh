@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --paths: microbatches that do not visit every stage. Losses have the same bits whatever the schedule, the
 # processes and the timing; a run goes on with the same paths alone; a quarter left out shortens a step on the
 # clock. What is wrong with a file is named.

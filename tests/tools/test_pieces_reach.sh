@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Eight times the context in the same memory, in pieces: all of them go through a block before the next one;
 # what blocks and attention hand on lives on disk, keys and values too, and the rest is computed again. With
 # `full` as argument, in the sizes of docs/memory.md: takes minutes.

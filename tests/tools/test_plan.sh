@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actortune plan: as good as trying everything, never over the budget, no slower with more memory, twice
 # as fast on a machine that is twice as fast, the same with any number of threads; its commands make what
 # it says; and what it refuses. The model and the budget are drawn, from a fixed seed but for

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Random numbers are the same however a model is run: dropout, noise and a user's own row that
 # draws give one device's losses on grids, in pieces, on stages, in several processes, with
 # activations made again, and where a run goes on; another seed gives others.

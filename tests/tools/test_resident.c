@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory table is true: what a run has resident beyond it is what a tiny run with the same
  * options has beyond its own, within 2 MiB, however long the sequences, in pieces or whole, and
  * however many layers there are.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --resume refuses a model that was edited, by the name of what is another than it was, unless told
 # that this is meant; a checkpoint that says nothing of the model is gone on from, and that is said.
 set -euo pipefail

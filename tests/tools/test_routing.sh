@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --routing: how many rows come to each expert on modelled devices. By Zipf's law the busiest of eight experts takes
 # 8/H(8) = 2.943 times as long as where all have as many. A file says it for all layers, or for each. What is wrong with it
 # is named.

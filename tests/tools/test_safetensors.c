@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weight files: what is written is read back, foreign types are converted, and
  * damage of any kind is an error message.
  * labels: random unthreaded */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What a run says of what it was told: that parameters in two slots change what is learned, that a machine file was made on
 # a busy machine; and contexts of millions of tokens, of which nothing overflows.
 # labels: unthreaded long

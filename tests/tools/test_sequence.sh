@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --sequence: a context that no single device's budget holds, whatever is cut, computed again and moved to
 # disk, trains on two devices and on four; a checkpoint goes on on another grid; the way there alone
 # moves a third of what ring attention moves; on the clock contiguous positions have the efficiency they must

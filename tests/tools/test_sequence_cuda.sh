@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Sequences shared out by ring on GPUs, which are emulated here: losses are those of the CPU but for the last bits,
 # chunk by chunk and in pieces, where GPUs do not reach each other's memory, and in two processes with the same
 # bits.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What strangers send to actorserve is taken, or refused with words that name it: heads and bodies of
  * HTTP, JSON, fields of requests, whole and damaged. And the text of an answer is the same however its tokens
  * come.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actorserve --arrivals plays requests of a file, on the virtual clock and in real time; what is wrong with the file or the
 # options is said by name.
 # labels: outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actorserve over HTTP, before a model that is made up: answers, streams, stops, refusals, what is wrong on
 # the wire, clients that leave, a full queue, a model that is stuck, and its end.
 set -euo pipefail

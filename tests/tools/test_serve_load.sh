@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Many streams at once, of clients that leave, read slowly or do nothing: all answers are right, and nothing is
 # left of them. (tests/bench/serve_load.sh measures the same.)
 # labels: random

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # OpenAI's own client for Python talks to actorserve as it is. SLUICE_OPENAI_PYTHON names a python3 that has it.
 # labels: outside
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Some seconds of ordinary load of a server with attacks mixed in: memory stays within what requests may hold, ordinary
 # requests are answered, and nothing is left. (tests/bench/serve_soak.py runs for longer, and bounds how long /health takes.)
 # labels: random

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Processes that serve a model together refuse each other before they begin, where they have been told otherwise or
 # read other weights or adapters: by name, with both values.
 set -euo pipefail

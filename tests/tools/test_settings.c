@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command lines and the files they name: what is out of range is refused, and the message names
  * the option, or the file and the field, and the value.
  * labels: unthreaded */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # actortune --slo finds the best server that there is, shows the command that makes it, and says what comes nearest where
 # none is good enough.
 # labels: outside

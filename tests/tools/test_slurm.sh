@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Under a real Slurm of two nodes `srun -N2 -n4 actorrun ...` is one job of four
 # processes: they agree on who they are, where they meet and on the key, and the losses
 # are those of one process.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Inside an allocation of a real Slurm of two nodes mpirun's word counts before Slurm's.
 # labels: outside
 set -euo pipefail

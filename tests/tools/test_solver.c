@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --home auto: what it chooses is never worse than the best of all plans that differ in what each block
  * keeps, and never over a budget by a byte; and the options that it prints make the same plan.
  * labels: random unthreaded */

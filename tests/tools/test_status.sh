@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `actorrun status` tells how running jobs are: one process or several, asked through any
 # of them; who does not answer is silent and holds nobody up; who asks and goes away
 # harms nobody; what is left of dead runs is cleared away.

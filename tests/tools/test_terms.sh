@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Processes of one job that were started with different options refuse each other before
 # they begin: by the option's name, with both values. So do those that read other data under the
 # same name, or other weights.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every option of actorrun, given to one process of two alone: the job is refused everywhere, or, where an option is a process's
 # own, ends well everywhere, in a bounded time. A script that lets only rank 0 write things must not hang.
 set -euo pipefail

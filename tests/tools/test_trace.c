@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trace files: what a run recorded is read back whole; foreign, newer, damaged
  * and cut files are told apart and never crash the reader; no flipped bit goes unnoticed, and
  * plans that somebody made up end.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The host updates parameters of modelled devices: in its memory's time, which its copies share; and
 # where nothing is clipped no update waits for the norm.
 # labels: unthreaded

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Tensors put together, taken apart and seen otherwise give one device's losses on grids, in pieces,
 # on stages and with activations made again; what a layout does not allow is said.
 # labels: outside

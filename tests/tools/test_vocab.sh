@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # --vocab-parallel: the vocabulary's tables in parts, one on each stage. The losses are those of a run
 # without it within rounding, the same bits whatever the schedule, the processes and the timing; what is
 # moved is known to the byte; and on the virtual clock no stage is slower than the others, however many

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every message that docs/messages.md explains is one that the sources print: what stands between
 its dots is found in a text of theirs."""
 import re

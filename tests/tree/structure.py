@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds the tree to what docs/tree.md says of it.
 
     structure.py [--source DIR] [--build DIR] [CHECK...]
@@ -22,6 +23,7 @@ Without a CHECK, all of them:
                 counts apart from those that passed
     sanitizers  no function is hidden from a sanitizer
     root        git knows no files beside the folders but those that belong there
+    licences    every source file names its licence, in its first line or below "#!"
 
 exceptions.txt beside this file is the one list of what may differ, each with its reason; a
 reason that is no longer needed is an error too. A warning is printed and does not fail the run: a file
@@ -39,6 +41,9 @@ FOLDERS = "base io ops kernels placement actors comm graph serve models tools".s
 SOURCES = (".c", ".cpp", ".h", ".cu", ".cuh", ".def")
 ROOT = ("CMakeLists.txt CMakePresets.json LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "
         "CODE_OF_CONDUCT.md pyproject.toml .gitignore .editorconfig .clang-format").split()
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+COMMENTED = {**dict.fromkeys("c h cu cuh cpp def css js map".split(), "/* %s */"),
+             **dict.fromkeys("py sh cmake".split(), "# %s"), "html": "<!-- %s -->"}
 MOST_LINES, MOST_FIELDS = 500, 30
 MEDIAN, P90 = 9, 20
 WARNINGS = {"files", "structs", "glossary"}
@@ -468,14 +473,42 @@ def check_sanitizers(tree):
                 yield name, "%s:%d hides a function from a sanitizer" % (name, number)
 
 
-def check_root(tree):
+def known_files(tree):
+    """Files that git knows and that are there; none without git."""
     if not os.path.exists(os.path.join(tree.source, ".git")):
-        return
+        return []
     known = subprocess.run(["git", "-c", "safe.directory=*", "-C", tree.source, "ls-files"],
                            capture_output=True, text=True, check=True).stdout
-    for name in known.split("\n"):
-        if name and "/" not in name and name not in ROOT:
+    return [name for name in known.split("\n") if os.path.isfile(os.path.join(tree.source, name))]
+
+
+def check_root(tree):
+    for name in known_files(tree):
+        if "/" not in name and name not in ROOT:
             yield name, "%s lies in no folder" % name
+
+
+def licence_line(name, first):
+    """The line that a file of this name has; None for files that are no sources."""
+    base = os.path.basename(name)
+    suffix = base.rsplit(".", 1)[1] if "." in base else ""
+    if suffix in COMMENTED:
+        return COMMENTED[suffix] % LICENCE
+    if base == "CMakeLists.txt" or not suffix and first.startswith("#!"):
+        return "# " + LICENCE
+    return None
+
+
+def check_licences(tree):
+    for name in known_files(tree):
+        if name.startswith("tests/fuzz/corpus/"):
+            continue  # input of parsers, as it is
+        with open(os.path.join(tree.source, name), "rb") as file:
+            lines = [file.readline(200).decode(errors="replace").rstrip("\n") for _ in range(2)]
+        wanted = licence_line(name, lines[0])
+        below = lines[0].startswith(("#!", "<!doctype"))
+        if wanted and lines[below] != wanted:
+            yield name, "%s: line %d is not \"%s\"" % (name, below + 1, wanted)
 
 
 CHECKS = {name[len("check_"):]: function for name, function in list(globals().items())

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` lays down is complete: a program outside the tree
 # builds against it by CMake and by pkg-config, and the installed tools run,
 # also after the whole tree has been moved. Pages come with it, links and all; uninstall takes all of it away.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The installed headers are C++17 as well: each compiles alone, no macro of theirs needs C, and the
 # model of examples/cpp is built and trained, by a program in C++ and by actorrun.
 # labels: unthreaded

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # An include points down the list of layers or into its own folder, and public
 # headers know nothing but public headers.
 # labels: unthreaded

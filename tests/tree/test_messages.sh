@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # docs/messages.md explains messages that exist.
 # labels: unthreaded outside
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Pages render: each table has a head and as many cells in every row, and links find their page and its heading.
 # labels: unthreaded outside
 set -u

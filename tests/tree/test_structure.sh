@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The tree is as docs/tree.md says: no circles, faces, sizes, names, one line for every file.
 # structure.py says what is held, exceptions.txt what is excused and why.
 # labels: unthreaded outside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Each check of structure.py fails in a small tree that is right but for one thing, and says
 # which.
 # labels: unthreaded outside
@@ -119,6 +120,18 @@ put notes.txt 'what somebody has left'
 git init -q "$work" && git -C "$work" add notes.txt
 fails root 'notes.txt lies in no folder'
 rm -rf "$work/.git"
+
+spdx='SPDX-License-Identifier: Apache-2.0'
+licensed() { git init -q "$work" && git -C "$work" add "$1" && fails licences "$1: line $2 is not"; rm -rf "$work/.git"; }
+put base/free.c "// $spdx"
+licensed base/free.c 1
+put tools/run '#!/bin/bash' 'exit 0'
+licensed tools/run 2
+put tools/free.py "# $spdx" && put tools/run '#!/bin/bash' "# $spdx"
+git init -q "$work" && git -C "$work" add tools/free.py tools/run
+check licences || fail "both name their licence"
+rm -rf "$work/.git"
+fresh
 
 put tests/tree/exceptions.txt "$(printf 'files\tbase/upper.c\tis long')"
 fails files 'exceptions.txt excuses base/upper.c, which needs none'

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actorrun: progress, report, generation. */
 #ifndef SLUICE_TOOLS_ACTORRUN_H
 #define SLUICE_TOOLS_ACTORRUN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --auto: chooses a plan, and runs the command line that expresses it. */
 #ifndef SLUICE_TOOLS_ACTORRUN_AUTO_H
 #define SLUICE_TOOLS_ACTORRUN_AUTO_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --chat: messages to a model, formatted by its chat template. */
 #ifndef SLUICE_TOOLS_ACTORRUN_CHAT_H
 #define SLUICE_TOOLS_ACTORRUN_CHAT_H

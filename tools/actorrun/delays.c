@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Notes on parameters with two slots, the only quota that changes training results. */
 #include <string.h>
 

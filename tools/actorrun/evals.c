@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Results of evaluations: the best by --best and its step, --patience, and DIR/best.
  *
  * `best` in the directory of --checkpoint holds links to the files of the checkpoint with the

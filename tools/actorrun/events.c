@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writer of event files. A file is a sequence of records: length, checksum of the length, data,
  * checksum of the data. Checksums are CRC-32C, rotated and offset as in TFRecord. The data is one
  * protobuf message, of which these fields are needed:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TensorBoard's event files, to the extent that curves need. */
 #ifndef SLUICE_TOOLS_ACTORRUN_EVENTS_H
 #define SLUICE_TOOLS_ACTORRUN_EVENTS_H

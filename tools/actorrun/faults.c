@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Report of a fault in user code: the op and actor that ran, or the model that was being built.
  * The handler calls only async-signal-safe functions. Other faults are bugs of ours and are left
  * to the default action. */

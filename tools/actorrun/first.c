@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values of a run. */
 #include "tools/actorrun/actorrun.h"
 

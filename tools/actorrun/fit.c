@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for a plan that does not fit. It is made again with other options, one at a time and
  * then several, and without a budget, to measure what it takes. Memory is known before anything
  * is allocated, so nothing needs guessing. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for plans that do not fit in the devices' memory. */
 #ifndef SLUICE_TOOLS_ACTORRUN_FIT_H
 #define SLUICE_TOOLS_ACTORRUN_FIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --generate: a session of the model that continues a text. */
 #include "tools/actorrun/actorrun.h"
 

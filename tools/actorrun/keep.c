@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs of a run: checkpoints, weights, statistics. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>

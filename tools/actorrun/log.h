@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --log: values of each step, written to a file during the run. */
 #ifndef SLUICE_TOOLS_ACTORRUN_LOG_H
 #define SLUICE_TOOLS_ACTORRUN_LOG_H

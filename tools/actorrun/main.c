@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actorrun: trains a model over a pipeline of devices.
  *
  * The stages of a run are: command line, model graph, plan, proof, runtime, initial values,

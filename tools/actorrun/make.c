@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making a runnable plan from the command line. */
 #include <stdio.h>
 #include <stdlib.h>

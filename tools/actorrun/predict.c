@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulation of a plan on devices that need not exist: --dry-run on the virtual clock, and the
  * lines about links and arithmetic that follow every run on it. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Progress on the standard output: on a terminal one line that is redrawn, elsewhere an
  * occasional line. */
 #include "tools/actorrun/actorrun.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --report: the run as one JSON object. */
 #include "tools/actorrun/actorrun.h"
 

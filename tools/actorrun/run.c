@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The run itself: runtime, initial values, steps, and outputs. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actorrun's own options, and those of a plan as it takes them: one value each. */
 #include "tools/actorrun/actorrun.h"
 

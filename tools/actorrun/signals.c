@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ctrl-C and SIGTERM: the first one ends the run after its step, the second one kills it. */
 #include <signal.h>
 #include <stdatomic.h>

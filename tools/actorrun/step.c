@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* End of a step: progress, log, report. */
 #include "tools/actorrun/actorrun.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text about a plan, and about a run at its end. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters (sl_tally) of a run's steps, summed. */
 #include "tools/actorrun/actorrun.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fingerprint (terms) of a run, by option names: what decides its results, which checkpoints are
  * compared by, and what else all processes of a job must have in common. */
 #ifndef SLUICE_TOOLS_ACTORRUN_TERMS_H

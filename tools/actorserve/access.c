@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Access control of a server, and the limit of its memory. */
 #include <stdio.h>
 #include <stdlib.h>

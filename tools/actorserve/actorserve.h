@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actorserve: its command line, and the model that it serves. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_H
 #define SLUICE_TOOLS_ACTORSERVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Request parameters (asked). A table lists each field with its reader, its range, and its
  * destination. Fields for unsupported features are accepted only with a value that has no
  * effect. */

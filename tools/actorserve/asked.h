@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Request parameters (asked): OpenAI's fields of /v1/completions and /v1/chat/completions,
  * validated. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_ASKED_H

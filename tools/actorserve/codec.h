@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion between text and tokens: by the model's tokenizer; byte by byte, if a model has no
  * more tokens than bytes; or, for tokens without a known meaning, as numbers. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_CODEC_H

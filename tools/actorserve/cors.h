@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross-origin requests by browsers (CORS). */
 #ifndef SLUICE_TOOLS_ACTORSERVE_CORS_H
 #define SLUICE_TOOLS_ACTORSERVE_CORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of a session, under the same names in --report, /metrics and `actorrun status`. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_COUNTS_H
 #define SLUICE_TOOLS_ACTORSERVE_COUNTS_H

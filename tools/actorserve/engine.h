@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of a session that actorserve needs, as a table that tests can replace. They behave
  * as sluice/session.h says. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_ENGINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas and placement of weights that a served model supports. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of untrusted JSON. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_JSON_H
 #define SLUICE_TOOLS_ACTORSERVE_JSON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Log probabilities of an answer's tokens, as OpenAI's JSON, held until they are sent. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_LOGPROBS_H
 #define SLUICE_TOOLS_ACTORSERVE_LOGPROBS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actorserve: serves a model over HTTP. The main thread has the connections; the session has its
  * own threads, and one more thread tokenizes texts. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --measure: requests that produce ticks with all numbers of rows, after few and many positions,
  * for prompts and answers. They are played in rounds, so that a temporarily slow machine affects
  * all of them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of a server, in Prometheus format. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_METRICS_H
 #define SLUICE_TOOLS_ACTORSERVE_METRICS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model: a session over the settings' devices, as an engine. */
 #include <stdlib.h>
 #include <string.h>

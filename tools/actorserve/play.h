@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --arrivals: plays requests from a file, on the real or the virtual clock, and reports how they
  * were answered. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_PLAY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing the body of a request into its prompts. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_PREPARE_H
 #define SLUICE_TOOLS_ACTORSERVE_PREPARE_H

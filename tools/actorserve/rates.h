@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recent rates of a session, from counters of the last seconds. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_RATES_H
 #define SLUICE_TOOLS_ACTORSERVE_RATES_H

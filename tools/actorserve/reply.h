@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers as OpenAI's JSON. The caller frees returned texts. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_REPLY_H
 #define SLUICE_TOOLS_ACTORSERVE_REPLY_H

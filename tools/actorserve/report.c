@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Report of a server at its end: --report. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>

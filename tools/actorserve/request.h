@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A completion request, from its body until the last of its tokens. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_REQUEST_H
 #define SLUICE_TOOLS_ACTORSERVE_REQUEST_H

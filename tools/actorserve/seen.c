@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status provider (seen) of a server, for `actorrun status` and `actorrun ctl`. Process 0 has
  * the requests and so the statistics; all processes report their devices. */
 #include <cjson/cJSON.h>

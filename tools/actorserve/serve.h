@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server: state that all requests share. It belongs to the event loop's thread; workers and
  * session have their own threads. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_SERVE_H

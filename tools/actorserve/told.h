@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streamed text (told) of an answer. Text that the next token could change is held back: an
  * incomplete character, or the beginning of a possible stop. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_TOLD_H

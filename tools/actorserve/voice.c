@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizer and chat template (voice): the model's name, its tokenizer, its template, and the
  * tokens that end its answers. */
 #include <cjson/cJSON.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker thread for slow work, such as reading a long body or tokenizing a long text, so that
  * the event loop need not wait. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_WORKER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actortrace: the analysis of a trace, replays of its plan, and the
  * commands. */
 #ifndef SLUICE_TOOLS_ACTORTRACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Analysis of idle devices.
  *
  * The key maps of the plan say which slots a firing took, completed and released. With the times

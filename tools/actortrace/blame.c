@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of waits and their causes. */
 #include "tools/actortrace/show.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cause of each firing: the input that was ready last, or the credit that came back last. Slots
  * of registers that share credits are counted through the trace, change by change, by the rules
  * of actors/plan/flow.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace chrome: trace events in JSON for chrome://tracing, Perfetto and HTA. A process is a
  * device, a thread is a queue. Arrows follow the registers from the firing that made a slot to
  * those that read it; counters show bytes and slots in use. Times are microseconds with three

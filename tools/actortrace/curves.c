@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes and slots in use over time. */
 #include "tools/actortrace/actortrace.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace diff: what got slower from one trace to another.
  *
  * Both are counted per step and matched by name: devices with their busy time and idle time by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* History of every slot (taken, ready, free again), from the key maps of the plan and the times
  * of the firings. */
 #include "tools/actortrace/actortrace.h"

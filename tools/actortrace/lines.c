@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Time of each device as one line of firings and waits, and its totals in a step. */
 #include "tools/actortrace/actortrace.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace: analyzes the trace of a run with --trace. */
 #include "tools/actortrace/actortrace.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace page: the trace as one self-contained HTML file.
  *
  * The page's own parts (tools/actortrace/page) are text in the program. Its data are one JSON

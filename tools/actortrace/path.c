@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The walk back from a firing along its waits, and the critical path of a step. */
 #include "tools/actortrace/actortrace.h"
 

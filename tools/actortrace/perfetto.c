@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace perfetto: a trace of TrackEvents, for ui.perfetto.dev.
  *
  * The format is protobuf: a file is a sequence of packets, each a length-prefixed field of number

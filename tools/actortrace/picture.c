@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step as a picture in the terminal. */
 #include "tools/actortrace/show.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replay of a trace's plan on the virtual clock, with measured durations, and with a slot more
  * here or there.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace rows and actortrace reasons: tables for other programs. */
 #include "tools/actortrace/actortrace.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace show: a step as a picture in the terminal, with tables of waits and advice below. */
 #include "tools/actortrace/show.h"
 

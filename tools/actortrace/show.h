@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actortrace show. */
 #ifndef SLUICE_TOOLS_SHOW_H
 #define SLUICE_TOOLS_SHOW_H

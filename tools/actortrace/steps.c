@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of a trace: all, the whole ones, and the typical one. */
 #include "tools/actortrace/actortrace.h"
 

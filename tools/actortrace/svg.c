@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace svg: one or several steps as a figure for a paper or a page.
  *
  * The ground is white, classes have letters as well as colours, and there are only rectangles,

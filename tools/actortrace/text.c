@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names as text, and lines that fit the terminal. */
 #include "tools/actortrace/actortrace.h"
 

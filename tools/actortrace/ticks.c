@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --log: durations of a server's ticks, from the file of actorserve --log. It has a line for
  * each tick, with a word request:position+rows for each of its sequences. */
 #include <stdlib.h>

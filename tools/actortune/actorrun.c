@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the actorrun beside this program. */
 #include "tools/actortune/actortune.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actortune: settings, measuring, search, and output. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_H
 #define SLUICE_TOOLS_ACTORTUNE_H

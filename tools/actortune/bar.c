@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Progress bar on the standard error, shown only on a terminal. */
 #include "tools/actortune/actortune.h"
 

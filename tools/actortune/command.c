@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actorrun commands for points of the frontier. */
 #include "tools/actortune/actortune.h"
 

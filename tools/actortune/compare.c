@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortune compare: checks a machine file against a run with --machine and --report. Compares
  * the measured time of calls with the predicted time, op by op, and shows the rest of the step. */
 #include <math.h>

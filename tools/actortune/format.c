@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers in four significant digits, with a suitable unit. */
 #include "tools/actortune/actortune.h"
 

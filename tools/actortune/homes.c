@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configurations for --home auto. Each configuration is added with some of its data offloaded or
  * recomputed: for every other block and for all blocks, with the optimizer's state on the device
  * and offloaded. */

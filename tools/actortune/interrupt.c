@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ctrl-C: once to stop and show the results so far, twice to kill the program. */
 #include "tools/actortune/actortune.h"
 

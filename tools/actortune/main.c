@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortune: finds the fastest plan for each amount of memory.
  *
  * The stages are: command line, durations (given, modelled or measured), and a search over

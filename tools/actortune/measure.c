@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Durations of ops for every microbatch size. They come from reports that the user names, or
  * from runs of a few steps on one CPU device, as large as each of the pipeline's will be. An
  * op's duration does not depend on its stage, so one device represents all.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Output of actortune plan: the best plans as a table, the cost of each dimension's second
  * choice, and each plan's command; and as JSON. */
 #include "tools/actortune/planner_show.h"

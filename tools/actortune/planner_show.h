@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Output of actortune plan as text, JSON and a figure. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_PLANNER_SHOW_H
 #define SLUICE_TOOLS_ACTORTUNE_PLANNER_SHOW_H

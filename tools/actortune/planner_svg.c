@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The best plans as a figure, with bars for step time and memory and a description of each.
  * Below, the slowdown of each dimension's second choice. Colours are those of Okabe and Ito. */
 #include "tools/actortune/planner_show.h"

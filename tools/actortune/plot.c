@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frontier in the terminal: memory to the right, step time upwards. A stair shows the best
  * step time for every budget, with the numbered points and the published schedules. */
 #include "tools/actortune/actortune.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation of points.
  *
  * A point is a schedule with other values of its knobs: credits of activations, pools,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configurations of a sweep: every schedule with every number of chunks, microbatches
  * and pieces. */
 #include "tools/actortune/actortune.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The search over points. It starts with every schedule as published, then with more and with
  * fewer credits everywhere. Then it changes one credit at a time from points of the frontier,
  * round by round, until a round finds nothing new or the effort is spent.

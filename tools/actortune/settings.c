@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortune's own options, and those that it takes as lists and ranges. */
 #include "tools/actortune/actortune.h"
 

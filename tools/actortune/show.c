@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frontier as a table, as CSV and as JSON. */
 #include "tools/actortune/actortune.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frontier as a figure. On the left are memory and step time, with the stair of the best
  * time for each budget, numbered points, and the published schedules by name. On the right are
  * the points' descriptions. Colours are those of Okabe and Ito, which the colour-blind can tell

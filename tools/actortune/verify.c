@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --verify: runs the fastest plans for real, with actorrun as a user would. */
 #include "tools/actortune/actortune.h"
 

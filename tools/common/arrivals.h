@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests with arrival times, and statistics of how they were answered. */
 #ifndef SLUICE_TOOLS_COMMON_ARRIVALS_H
 #define SLUICE_TOOLS_COMMON_ARRIVALS_H

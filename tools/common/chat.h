@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates: how a model expects conversations to be formatted. */
 #ifndef SLUICE_TOOLS_COMMON_CHAT_H
 #define SLUICE_TOOLS_COMMON_CHAT_H

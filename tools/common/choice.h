@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement of everything in a plan, block by block: one choice of many, and how it is expressed
  * as options. */
 #ifndef SLUICE_TOOLS_COMMON_CHOICE_H

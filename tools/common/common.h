@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Umbrella header of what planning tools share: command lines, models, machines, durations and
  * plans. */
 #ifndef SLUICE_TOOLS_COMMON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metadata fields as options of a model. */
 #include "tools/common/config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Model options from a metadata file: config.json, or the keys of a GGUF file. A table maps keys
  * to options. */
 #ifndef SLUICE_TOOLS_COMMON_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command lines in files: --config reads one, --print-config writes one. */
 #ifndef SLUICE_TOOLS_COMMON_CONFIG_FILE_H
 #define SLUICE_TOOLS_COMMON_CONFIG_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of config.json and of GGUF files that are ignored, and keys that must have the value
  * implemented here. Keys that are read are listed where they are read. */
 #ifndef SLUICE_TOOLS_COMMON_CONFIG_KEYS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing and formatting of --cost: durations of passes on modelled devices. */
 #include "tools/common/cost.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The --cost option: durations of passes on modelled devices. */
 #ifndef SLUICE_TOOLS_COST_H
 #define SLUICE_TOOLS_COST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measured curves of a machine file: durations of single ops, exchanges and links, beyond its
  * overall rates. */
 #ifndef SLUICE_TOOLS_COMMON_CURVES_H

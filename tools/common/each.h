@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parallel for: the same work for each of many, by several threads. */
 #ifndef SLUICE_TOOLS_COMMON_EACH_H
 #define SLUICE_TOOLS_COMMON_EACH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of a GGUF file of a llama-like model, as model options. */
 #include "tools/common/gguf.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models in GGUF files. */
 #ifndef SLUICE_TOOLS_COMMON_GGUF_H
 #define SLUICE_TOOLS_COMMON_GGUF_H

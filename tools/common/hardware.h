@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modelled hardware: one file per machine type describes its devices and links. */
 #ifndef SLUICE_TOOLS_COMMON_HARDWARE_H
 #define SLUICE_TOOLS_COMMON_HARDWARE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The texts of --help: what a first run needs, a group of options, or all of them. */
 #ifndef SLUICE_TOOLS_COMMON_HELP_H
 #define SLUICE_TOOLS_COMMON_HELP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.json as model options: a table for each family maps keys to options. */
 #include "tools/common/huggingface.h"
 

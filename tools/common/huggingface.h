@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models in Hugging Face folders: config.json, weights, tokenizer.json. */
 #ifndef SLUICE_TOOLS_COMMON_HUGGINGFACE_H
 #define SLUICE_TOOLS_COMMON_HUGGINGFACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of cores and GPUs to devices. */
 #ifndef SLUICE_TOOLS_COMMON_MACHINE_H
 #define SLUICE_TOOLS_COMMON_MACHINE_H

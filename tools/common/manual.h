@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Man pages and bash completion, written from the tables of options when Sluice is built. */
 #ifndef SLUICE_TOOLS_COMMON_MANUAL_H
 #define SLUICE_TOOLS_COMMON_MANUAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lookup of MODEL: a built-in, a shared object, or C source to be compiled. */
 #include "tools/common/model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lookup of MODEL. */
 #ifndef SLUICE_TOOLS_COMMON_MODEL_H
 #define SLUICE_TOOLS_COMMON_MODEL_H

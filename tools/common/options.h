@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options that say what is planned and for which devices, and those of a tool beside them. */
 #ifndef SLUICE_TOOLS_COMMON_OPTIONS_H
 #define SLUICE_TOOLS_COMMON_OPTIONS_H

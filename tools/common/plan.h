@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making a plan from settings. */
 #ifndef SLUICE_TOOLS_COMMON_PLAN_H
 #define SLUICE_TOOLS_COMMON_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/pretrained.h"
 
 #include <stdio.h>

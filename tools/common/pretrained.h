@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pretrained models: a Hugging Face folder, or a GGUF file. */
 #ifndef SLUICE_TOOLS_COMMON_PRETRAINED_H
 #define SLUICE_TOOLS_COMMON_PRETRAINED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Durations of ops measured by an earlier run: the "ops" of its report. */
 #ifndef SLUICE_TOOLS_COMMON_PROFILE_H
 #define SLUICE_TOOLS_COMMON_PROFILE_H

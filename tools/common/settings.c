@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: `TOOL [options] MODEL [model options]`.
  *
  * One table of options makes the parser, the help and the report. After MODEL

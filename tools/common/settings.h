@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command line of the tools that make plans: `TOOL [options] MODEL [model options]`. One table
  * holds the options for what is planned and for which devices; a tool adds its own. */
 #ifndef SLUICE_TOOLS_COMMON_SETTINGS_H

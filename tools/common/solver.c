@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the best placement of everything in a plan.
  *
  * A candidate chooses for each block whether its activations are kept, recomputed or offloaded,

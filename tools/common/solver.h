@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Solver of --home auto: finds the fastest choice that fits. */
 #ifndef SLUICE_TOOLS_COMMON_SOLVER_H
 #define SLUICE_TOOLS_COMMON_SOLVER_H

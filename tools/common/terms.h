@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Run fingerprint (terms): names and values that processes of one job, or a run and the run it
  * resumes, must have in common. */
 #ifndef SLUICE_TOOLS_COMMON_TERMS_H

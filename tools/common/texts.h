@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing of the shared options' texts. */
 #ifndef SLUICE_TOOLS_COMMON_TEXTS_H
 #define SLUICE_TOOLS_COMMON_TEXTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cost of a session's ticks: --tick. */
 #ifndef SLUICE_TOOLS_COMMON_TICKS_H
 #define SLUICE_TOOLS_COMMON_TICKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading of TOML, value by value. The library for it is written in C++; this is its face to C. */
 #ifndef SLUICE_TOOLS_COMMON_TOML_H
 #define SLUICE_TOOLS_COMMON_TOML_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command lines as lists of words. */
 #ifndef SLUICE_TOOLS_COMMON_WORDS_H
 #define SLUICE_TOOLS_COMMON_WORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's calls return at once (blocking = 0) and report "in progress" where they would have
  * blocked. The communicator must then be polled, and not used, until it reports something else.
  * The event behind an operation is recorded only then: before that, the operation may not be in

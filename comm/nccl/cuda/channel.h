@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One end of a channel on its device: the communicator, its stream, and the one operation that
  * may be under way. Errors say what failed; the caller knows the channel. */
 #ifndef SLUICE_COMM_CUDA_CHANNEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by tiles, never holding more than a tile of scores.
  *
  * All tiles are transposed: a tile of scores is [keys, queries], with 32 queries side by side in

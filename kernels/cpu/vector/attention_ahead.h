@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Software prefetch for attention, issued while products run. A head's part of a row is some cache
  * lines, and its rows are too far apart for the hardware prefetcher.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backward pass of attention: recomputes p = e^(s - lse), and from it the gradients of queries,
  * keys and values (attention.h). */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of attention tiles, in f32 or of words of two bf16 numbers, and the transposition and
  * rounding of their operands (attention.h). */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise chunk functions: sums, products, activations. */
 
 /* Walks chunk i of the first input: `at` is the element, n how many are left. */

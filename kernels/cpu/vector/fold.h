@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of up to three numbers over broadcast arrays, summed in doubles over the dims that the
  * output lacks. The functions take rows of contiguous numbers; other rows are copied first, a tile
  * at a time. */

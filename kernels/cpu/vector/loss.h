@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses. The forward chunks leave partial sums in the scratch, in f64. */
 
 static inline float row_max(const float *x, int64_t n) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm and RMS norm by rows, and the sums over rows for the gradients of their weights and of
  * a bias. */
 

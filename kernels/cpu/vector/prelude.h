@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All external headers that vector/ needs. Included before a level is switched on, so that no
  * foreign inline function is compiled for that level. */
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vectorised unpacking of stored weights (rest), with the same bits as sli_rest_unpack. */
 
 enum { BLOCK_VECTORS = SLI_REST_BLOCK / LANES };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary positions: rotates pairs (j, j + D/2) of each head. */
 
 static inline void turn(const sl_call *call, int i, float direction) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion from f32 to bf16, the upper half of an f32: in the given order, or transposed and
  * packed. Two neighbours form one word, carried in vectors of floats. Processors with a rounding
  * instruction turn numbers below 2^-126 into 0; their products take such numbers for 0 anyway. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of served graphs. A row's result depends on nothing else in its tick: the order of each
  * sum follows from the row's own position and from the shapes of the weights. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights stored in blocks, y = x w^T + b. A block of a row of x is integers of three
  * digits, a block of a column is integers of four or eight bits. Their products add up exactly; the
  * sum, multiplied by both scales, is added to y block by block. A number therefore has the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion of rows of x to digits, for products with weights stored in blocks (sli_digits). */
 
 /* Returns the centre subtracted from the numbers of weights, so that they are about symmetric

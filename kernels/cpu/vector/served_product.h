@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of served graphs, y = x w^T + b. The order of each sum follows from the weight's shape
  * alone, whatever the other rows and the weight's storage format.
  *

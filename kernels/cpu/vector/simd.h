@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vectors of floats, as wide as the level's registers, by GCC's vector extensions. Loads and stores
  * take a count, so that loops need no tail:
  *

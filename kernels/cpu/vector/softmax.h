@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax along one dim of an array [outer, n, inner]. */
 
 static void softmax_row(const sli_softmax *s, const float *x, float *y) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products in f32 on tiles of bf16.
  *
  * A number is the exact sum of three bf16 numbers: 24 bits are three times eight. The first part is

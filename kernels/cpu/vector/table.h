@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Table lookups and the gradients of tables. The forward pass goes in chunks of rows. Gradients go
  * in chunks of columns, so that one thread adds all rows with the same id, in order. */
 

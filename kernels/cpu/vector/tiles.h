@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of bf16 on AMX tiles. A tile is 16 rows of 64 bytes; one instruction adds the product of
  * a tile of A and a tile of B to a tile of sums. Squares of a strip and of a panel are two tiles
  * each. With their four products they fill the eight tiles of the processor. Without AMX, vectors

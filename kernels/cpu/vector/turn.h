@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transposition of f32 matrices. */
 
 /* Transposes LANES rows of LANES numbers. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vectorised functions of one number, from unary.def. */
 
 #define exp_of vexp

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update: sums of squares and the optimizers, on gradients that come in parts. An optimizer
  * rounds each product before it adds to it, as kernels/cuda/math.h does: updates on a host and on a
  * GPU give the same bits. */

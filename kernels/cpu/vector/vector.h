@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All chunk functions, for the level that the including file has switched on. The file is included
  * twice: first for the external headers, before the level; then with SLI_TABLE, the name of the
  * table to define. */

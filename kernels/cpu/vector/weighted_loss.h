@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy with weighted rows. */
 
 /* Returns the sum of w x; w NULL: of x. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Client of a run: `actorrun ctl`, and the requests of `actorrun status`. A request is one line;
  * the answer is text until the end. */
 #include "tools/actorrun/ctl/client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status provider (seen) of a training run. */
 #include <cjson/cJSON.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job's status as text. Lines are cut at the terminal's width, and the least important columns
  * of the table are dropped first. */
 #include <cjson/cJSON.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `actorrun status [--json] [PID]`: status of running jobs. */
 #ifndef SLUICE_TOOLS_ACTORRUN_STATUS_H
 #define SLUICE_TOOLS_ACTORRUN_STATUS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Serialization of answers, whole or in pieces. */
 #include <string.h>
 

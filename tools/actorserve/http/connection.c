@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A connection: waits for a request, reads it, and stays with it until its answer is sent.
  * Meanwhile it notices when the client hangs up. */
 #include <errno.h>

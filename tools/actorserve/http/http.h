@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP/1.1 server for single-threaded programs. It accepts connections, delivers complete
  * requests, and sends answers, whole or piece by piece. It answers invalid requests itself.
  * libevent handles the sockets; its evhttp is not used (docs/dependencies.md says why). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of the files of http/. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_HTTP_INNER_H
 #define SLUICE_TOOLS_ACTORSERVE_HTTP_INNER_H

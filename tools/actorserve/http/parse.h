@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of HTTP/1.1 requests: heads, and the framing of bodies. Uses no sockets. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_HTTP_PARSE_H
 #define SLUICE_TOOLS_ACTORSERVE_HTTP_PARSE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting times of connections, and the memory that each holds. */
 #include "base/base.h"
 #include "tools/actorserve/http/inner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The listening socket, and limits over all connections. */
 #include <errno.h>
 #include <netdb.h>

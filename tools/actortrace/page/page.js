@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 /* The page of a trace. Times are nanoseconds from the start of the run; the
  * view is a range of them; everything else is drawn from it, and only what can

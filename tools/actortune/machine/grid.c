@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From samples to curves.
  *
  * A curve has a number of seconds at every point of its grid, but samples lie where models have

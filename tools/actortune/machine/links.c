@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Latency and rate between two processes. They exchange messages, half of the time with
  * computing threads beside them, as devices would be. The first quartile of the trips is the
  * result: a message waits for a busy core, which in runs belongs to a device and not to an

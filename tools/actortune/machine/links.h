@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Durations of messages between processes of this host. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_LINKS_H
 #define SLUICE_TOOLS_ACTORTUNE_LINKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actortune machine: measures this machine and writes a machine file.
  *
  * Small models of all sizes run on one device and then on all at once, and the runtime times

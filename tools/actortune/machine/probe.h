@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small models whose calls the runtime times, on devices of this machine. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_PROBE_H
 #define SLUICE_TOOLS_ACTORTUNE_PROBE_H

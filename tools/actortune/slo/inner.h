@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of slo/: service levels, and the servers that are compared by them. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_SLO_INNER_H
 #define SLUICE_TOOLS_ACTORTUNE_SLO_INNER_H

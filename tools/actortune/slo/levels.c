@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Service levels: --slo. */
 #include <math.h>
 #include <stdlib.h>

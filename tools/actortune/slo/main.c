@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command line of actortune --slo, which finds a server that meets given latencies. */
 #include "tools/actortune/slo/slo.h"
 

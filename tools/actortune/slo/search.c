@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The search: every server is a session that is simulated with the requests of the file.
  *
  * Latency is not monotonic in any dimension: more pages admit more requests at once, which then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Results as a table with the command of each server. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The space of server configurations. */
 #include <stdlib.h>
 #include <string.h>

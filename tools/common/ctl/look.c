@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status of a running job: each process reports its part, and the process that was asked
  * combines them into one JSON object. */
 #include <cjson/cJSON.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas, shown and changed while a run goes on.
  *
  * Every process of a job keeps the quotas of the whole plan and makes all changes in the same

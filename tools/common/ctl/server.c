@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control of a run: its socket, and the thread that answers.
  *
  * A run listens on a Unix socket, named by process id, in a directory that only its user may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets of a user's runs on this machine: one for each running process, named by its process
  * id, in a directory that only the user may enter. */
 #ifndef SLUICE_TOOLS_COMMON_CTL_SOCKET_H

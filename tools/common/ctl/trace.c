@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trace of a run between two moments, switched on and off while it goes on.
  *
  * Workers always write their trace rings, so switching on only records the time, in every

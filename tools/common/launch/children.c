@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that are started together and end together.
  *
  * Starting. A child learns its rank from the environment. It reads the job's key from an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes of a job on this host: started together, ended together. */
 #ifndef SLUICE_TOOLS_COMMON_LAUNCH_CHILDREN_H
 #define SLUICE_TOOLS_COMMON_LAUNCH_CHILDREN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starting and restarting the processes of a job. */
 #ifndef SLUICE_TOOLS_COMMON_LAUNCH_H
 #define SLUICE_TOOLS_COMMON_LAUNCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Output of several processes, line by line, on one terminal or in one file.
  *
  * Each line is written in one piece, so that none is torn. The first process speaks for the job,

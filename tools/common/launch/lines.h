@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Output of a job's processes, passed on line by line. */
 #ifndef SLUICE_TOOLS_COMMON_LAUNCH_LINES_H
 #define SLUICE_TOOLS_COMMON_LAUNCH_LINES_H

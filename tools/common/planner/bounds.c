@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lower bounds of a choice's time and memory, computed before its plan is made.
  *
  * For each combination of tensor and sequence parallelism, rows of a microbatch and recompute

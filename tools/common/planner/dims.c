@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dimensions of a choice: their names, which are fixed, and how a choice is expressed. */
 #include <stdlib.h>
 #include <string.h>

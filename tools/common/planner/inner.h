@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of the files of planner/. */
 #ifndef SLUICE_TOOLS_COMMON_PLANNER_INNER_H
 #define SLUICE_TOOLS_COMMON_PLANNER_INNER_H

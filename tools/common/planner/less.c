@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Relaxations (less): what a plan gives up of its choice to fit. It has fewer slots of
  * activations, stage by stage, or blocks that recompute.
  *

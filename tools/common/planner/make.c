@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes plans of choices, on several threads at once. */
 #include <string.h>
 

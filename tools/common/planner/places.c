@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of devices where links differ. The devices of a plan that was found are permuted,
  * first by what the plan sends (graph/lower/anneal.c), then by simulated time.
  *

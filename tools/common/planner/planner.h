@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Planner: searches all choices of a plan within the devices' memory, for actortune plan and
  * actorrun --auto. */
 #ifndef SLUICE_TOOLS_COMMON_PLANNER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The search over all choices of a plan.
  *
  * All choices whose sizes divide evenly are listed (space.c) and bounded (bounds.c). Plans are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The space of choices: all whose sizes divide evenly. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trial of one choice: the cost of its plan, and what it gives up to fit.
  *
  * A plan that is too large is made again with fewer slots of activations, or with some blocks
