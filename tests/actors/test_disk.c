@@ -307,17 +307,17 @@ int main(void) {
     printf("skipped: the tests' folder lies in memory\n");
     return 77;
   }
-  slots_are_whole_pages();
-  slots_are_read_and_written();
-  a_trace_shows_the_devices_memory();
+  RUN(slots_are_whole_pages);
+  RUN(slots_are_read_and_written);
+  RUN(a_trace_shows_the_devices_memory);
   for (int plain = 0; plain < 2; plain++) {
     setenv("SLUICE_DISK", plain ? "plain" : "", 1);
-    what_comes_back_is_what_went();
-    only_what_is_valid_goes();
-  no_race_shows();
-    what_breaks_ends_the_run();
+    RUN(what_comes_back_is_what_went);
+    RUN(only_what_is_valid_goes);
+  RUN(no_race_shows);
+    RUN(what_breaks_ends_the_run);
   }
-  check_refused("/there/is/none", 16, "folder /there/is/none: No such file or directory");
-  check_refused(".", 1 << 28, "of room in .: ");
+  RUN(check_refused, "/there/is/none", 16, "folder /there/is/none: No such file or directory");
+  RUN(check_refused, ".", 1 << 28, "of room in .: ");
   return 0;
 }

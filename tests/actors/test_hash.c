@@ -222,8 +222,8 @@ static void random_plans_differ(void) {
 }
 
 int main(void) {
-  a_change_of_any_field_is_seen();
-  what_is_a_processs_own_is_not();
-  random_plans_differ();
+  RUN(a_change_of_any_field_is_seen);
+  RUN(what_is_a_processs_own_is_not);
+  RUN(random_plans_differ);
   return 0;
 }

@@ -215,18 +215,18 @@ static void later_over(ring *r) { r->plan->regs[r->made[0]].over = r->made[1] + 
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 60);
-  for (uint64_t seed = s.first; seed < s.end; seed++) run_one(seed);
-  for (int workers = 1; workers <= 2; workers++) lazy_readers_give_slots_back(workers);
-  refuse("cannot have the same slots", other_quota);
-  refuse("cannot have the same slots", initial_slot);
-  refuse("which is not before it", later_register);
-  refuse("cannot have the same slots", other_device);
-  refuse("not written on one queue", other_queue);
-  refuse("lane1 cannot lie over lane0", two_slots_over);
-  refuse("lane1 cannot lie over lane0", other_device_over);
-  refuse("which is not before it", later_over);
-  refuse("there is no memory", no_such_memory);
-  refuse("actor make0 writes registers lane0 and turn1, which have the same slots", one_maker);
-  for (uint64_t seed = 1; seed < 6; seed++) run_without_turns(seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(run_one, seed);
+  for (int workers = 1; workers <= 2; workers++) RUN(lazy_readers_give_slots_back, workers);
+  RUN(refuse, "cannot have the same slots", other_quota);
+  RUN(refuse, "cannot have the same slots", initial_slot);
+  RUN(refuse, "which is not before it", later_register);
+  RUN(refuse, "cannot have the same slots", other_device);
+  RUN(refuse, "not written on one queue", other_queue);
+  RUN(refuse, "lane1 cannot lie over lane0", two_slots_over);
+  RUN(refuse, "lane1 cannot lie over lane0", other_device_over);
+  RUN(refuse, "which is not before it", later_over);
+  RUN(refuse, "there is no memory", no_such_memory);
+  RUN(refuse, "actor make0 writes registers lane0 and turn1, which have the same slots", one_maker);
+  for (uint64_t seed = 1; seed < 6; seed++) RUN(run_without_turns, seed);
   return 0;
 }

@@ -240,11 +240,11 @@ static int64_t random_plans_at_rest(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, sli_now_ns() % 1000000, 60);
+  seeds s = seeds_of(argc, argv, 1, 60);
   int64_t waits = 0;
-  who_hangs_is_seen(s.first);
-  for (uint64_t seed = s.first; seed < s.end; seed++) waits += random_plans_at_rest(seed);
-  printf("%lld actors that wait\n", (long long)waits);
-  CHECK(waits > (int64_t)seeds_count(s), "hardly any actor waits");
+  RUN(who_hangs_is_seen, s.first);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("random_plans_at_rest", waits += random_plans_at_rest(seed));
+  if (test_whole()) printf("%lld actors that wait\n", (long long)waits);
+  CHECK(!seeds_count(s) || waits > (int64_t)seeds_count(s), "hardly any actor waits");
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas change while a run goes on and the data does not; look-ahead waits for
- * the better firing; a fixed order is kept, and refused where it cannot be. */
+ * the better firing; a fixed order is kept, and refused where it cannot be.
+ * labels: smoke */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -194,9 +195,9 @@ static void a_fixed_order_is_kept_or_refused(void) {
 }
 
 int main(void) {
-  quotas_change_while_a_run_goes_on();
-  a_lowered_quota_holds();
-  look_ahead_waits_for_what_is_near();
-  a_fixed_order_is_kept_or_refused();
+  RUN(quotas_change_while_a_run_goes_on);
+  RUN(a_lowered_quota_holds);
+  RUN(look_ahead_waits_for_what_is_near);
+  RUN(a_fixed_order_is_kept_or_refused);
   return 0;
 }

@@ -5,7 +5,7 @@
  * is not there gets in.
  *
  *   test_actors_processes [SEED [COUNT]]
- * labels: random */
+ * labels: random smoke */
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -319,13 +319,13 @@ int main(int argc, char **argv) {
   static const char *const names[] = {"1f1b", "zb-h1", "v-half", "interleaved", "gpipe"};
   const char *source = getenv("SLUICE_SOURCE");
   char *text = sli_format("%s/tests/reference/text.txt", source ? source : ".");
-  for (size_t i = 0; i < SLI_COUNT(names); i++) same_losses(names[i], text);
-  for (uint64_t i = s.first; i < s.end; i++) stops_at_one_step(names[i % 5], i);
-  for (size_t i = 0; i < SLI_COUNT(names); i++) aborts_at_once(names[i]);
-  old_steps_are_left_out();
-  refuses_strange_messages(s.first);
-  too_many_processes();
-  the_carrier_has_a_worker_of_its_own_if_needed(text);
+  for (size_t i = 0; i < SLI_COUNT(names); i++) RUN(same_losses, names[i], text);
+  for (uint64_t i = s.first; i < s.end; i++) RUN(stops_at_one_step, names[i % 5], i);
+  for (size_t i = 0; i < SLI_COUNT(names); i++) RUN(aborts_at_once, names[i]);
+  RUN(old_steps_are_left_out);
+  RUN(refuses_strange_messages, s.first);
+  RUN(too_many_processes);
+  RUN(the_carrier_has_a_worker_of_its_own_if_needed, text);
   free(text);
   return 0;
 }

@@ -67,10 +67,10 @@ int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, COUNT);
   uint64_t count = seeds_count(s);
   for (uint64_t seed = s.first; seed < s.end; seed++) {
-    check_modelled(seed, seed);
-    check_data(seed, seed, QUEUES_CPU, 1 + (int)(seed % 4));
-    check_data(seed, seed + 1, QUEUES_LATER, 1 + (int)(seed / 4 % 4));
-    check_data(seed, seed + 2, QUEUES_STREAMS, 1 + (int)(seed / 4 % 4));
+    RUN(check_modelled, seed, seed);
+    RUN(check_data, seed, seed, QUEUES_CPU, 1 + (int)(seed % 4));
+    RUN(check_data, seed, seed + 1, QUEUES_LATER, 1 + (int)(seed / 4 % 4));
+    RUN(check_data, seed, seed + 2, QUEUES_STREAMS, 1 + (int)(seed / 4 % 4));
   }
   printf("%d plans accepted, %d refused\n", accepted, refused);
   CHECK(count < 100 || streams_waits() > count, "streams waited %lu times for another",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs stop after whole steps, fail with their text, go on where they ended,
- * say who waits for whom, and keep the newest of their trace. */
+ * say who waits for whom, and keep the newest of their trace.
+ * labels: smoke */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -334,17 +335,17 @@ static void a_carrier_asks_its_own_queues(void) {
 int main(void) {
   sl_plan *plan = line();
   for (int workers = 1; workers <= 3; workers++) {
-    runs_go_on(plan, workers);
-    for (int i = 0; i < 5; i++) a_stop_ends_all_workers_after_the_same_step(plan, workers);
-    a_failure_ends_the_run_with_its_text(plan, workers);
+    RUN(runs_go_on, plan, workers);
+    for (int i = 0; i < 5; i++) RUN(a_stop_ends_all_workers_after_the_same_step, plan, workers);
+    RUN(a_failure_ends_the_run_with_its_text, plan, workers);
   }
-  a_stop_before_the_run_fires_nothing(plan);
-  the_watchdog_says_who_waits(plan);
-  a_full_ring_drops_the_oldest(plan);
+  RUN(a_stop_before_the_run_fires_nothing, plan);
+  RUN(the_watchdog_says_who_waits, plan);
+  RUN(a_full_ring_drops_the_oldest, plan);
   sl_plan_destroy(plan);
-  a_cycle_of_credits_is_written_out();
-  impossible_plans_are_refused_by_name();
-  a_plan_must_finish_on_what_its_pools_keep();
-  a_carrier_asks_its_own_queues();
+  RUN(a_cycle_of_credits_is_written_out);
+  RUN(impossible_plans_are_refused_by_name);
+  RUN(a_plan_must_finish_on_what_its_pools_keep);
+  RUN(a_carrier_asks_its_own_queues);
   return 0;
 }

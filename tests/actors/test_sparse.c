@@ -188,12 +188,12 @@ static void it_needs_an_input(void) {
 
 int main(void) {
   sl_plan *plan = make_plan(EVERY);
-  a_run_may_begin_and_end_anywhere(plan);
-  a_slow_store_delays_only_the_next(plan);
-  a_stop_begins_no_step_for_the_sake_of_a_store(plan);
+  RUN(a_run_may_begin_and_end_anywhere, plan);
+  RUN(a_slow_store_delays_only_the_next, plan);
+  RUN(a_stop_begins_no_step_for_the_sake_of_a_store, plan);
   sl_plan_destroy(plan);
   sl_plan_destroy(make_plan(1));
   sl_plan_destroy(make_plan(1000));
-  it_needs_an_input();
+  RUN(it_needs_an_input);
   return 0;
 }

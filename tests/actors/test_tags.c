@@ -162,11 +162,11 @@ static void budgets_are_told_apart(void) {
 }
 
 int main(void) {
-  budgets_are_told_apart();
-  ticks_travel_with_copies();
-  who_is_covered_is_not_read();
-  what_is_left_out_is_not_read();
-  rows_are_counted_by_their_own_number(true, true);
-  rows_are_counted_by_their_own_number(false, false);
+  RUN(budgets_are_told_apart);
+  RUN(ticks_travel_with_copies);
+  RUN(who_is_covered_is_not_read);
+  RUN(what_is_left_out_is_not_read);
+  RUN(rows_are_counted_by_their_own_number, true, true);
+  RUN(rows_are_counted_by_their_own_number, false, false);
   return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Room for descriptors: those that are open are counted, also where no other can be opened, and
  * a high limit does not make that dear.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include "base/descriptors.h"
 
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static void all_open_are_counted(void) {
 }
 
 int main(void) {
-  open_ones_are_counted();
-  a_high_limit_is_cheap();
-  all_open_are_counted();
+  RUN(open_ones_are_counted);
+  RUN(a_high_limit_is_cheap);
+  RUN(all_open_are_counted);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON from outside is read strictly: what is none is refused with its line and column, and values of another kind
  * or size than is wanted with their path.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include "base/json.h"
 
 #include <string.h>
@@ -156,11 +156,11 @@ static void paths_lead_to_the_culprit(void) {
 }
 
 int main(void) {
-  what_is_json_is_taken();
-  what_is_none_is_refused();
-  levels_and_values_have_a_bound();
-  texts_that_end_early_are_refused();
-  a_table_takes_what_it_has();
-  values_of_other_kinds_are_named();
-  paths_lead_to_the_culprit();
+  RUN(what_is_json_is_taken);
+  RUN(what_is_none_is_refused);
+  RUN(levels_and_values_have_a_bound);
+  RUN(texts_that_end_early_are_refused);
+  RUN(a_table_takes_what_it_has);
+  RUN(values_of_other_kinds_are_named);
+  RUN(paths_lead_to_the_culprit);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a terminal would act on is shown instead: control characters, in either of their codings,
  * and bytes that are no text. All else stays as it is. Figures get the unit that suits them.
- * labels: unthreaded random */
+ * labels: unthreaded random smoke */
 #include <string.h>
 
 #include "base/base.h"
@@ -64,10 +64,10 @@ static void check_one(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  what_terminals_act_on_is_shown();
-  messages_are_harmless();
-  figures_have_units();
+  RUN(what_terminals_act_on_is_shown);
+  RUN(messages_are_harmless);
+  RUN(figures_have_units);
   seeds s = seeds_of(argc, argv, 1, 20000);
-  for (uint64_t seed = s.first; seed < s.end; seed++) check_one(seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(check_one, seed);
   return 0;
 }

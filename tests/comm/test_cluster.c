@@ -356,15 +356,15 @@ int main(void) {
   char folder[] = "/tmp/test_comm_cluster.XXXXXX", command[64];
   CHECK(mkdtemp(folder), "mkdtemp: %m");
   snprintf(always, sizeof always, "HOME=%s", folder);
-  the_secret_is_made_once(folder);
-  each_starter_is_understood();
-  bad_ones_name_the_variable();
-  the_secret_and_the_job_make_the_key();
-  a_file_that_others_can_read_is_no_secret(folder);
-  lists_of_hosts_are_expanded();
-  malformed_lists_are_refused();
-  damaged_lists_do_no_harm();
-  tasks_of_nodes_are_read();
+  RUN(the_secret_is_made_once, folder);
+  RUN(each_starter_is_understood);
+  RUN(bad_ones_name_the_variable);
+  RUN(the_secret_and_the_job_make_the_key);
+  RUN(a_file_that_others_can_read_is_no_secret, folder);
+  RUN(lists_of_hosts_are_expanded);
+  RUN(malformed_lists_are_refused);
+  RUN(damaged_lists_do_no_harm);
+  RUN(tasks_of_nodes_are_read);
   snprintf(command, sizeof command, "rm -r %s", folder);
   return system(command) != 0;
 }

@@ -572,22 +572,22 @@ static void test_keys_follow_secret_and_job(void) {
 
 int main(void) {
   sli_control_make_key(key);
-  test_the_dead_and_the_silent_are_noticed_by_all(); /* forks: before there are threads */
-  test_who_hardly_runs_does_not_blame_others_at_once(); /* this too */
-  test_keys_follow_secret_and_job();
-  test_wrong_options_are_refused();
-  test_words_reach_whom_they_should_in_one_order();
-  test_process_0_gets_everybodys_data_when_all_meet();
-  test_what_is_too_long_to_say_is_an_error();
-  test_who_leaves_is_not_waited_for();
-  test_an_abort_reaches_all_once_with_its_reason();
-  test_closing_never_hangs();
-  test_who_disagrees_is_named_everywhere();
-  test_who_is_astray_is_refused_and_harms_nothing();
-  test_who_comes_after_the_start_harms_nothing();
-  test_who_is_missing_is_named();
-  test_process_0_may_start_last();
-  test_what_is_shared_all_get();
-  test_clock_offsets_are_near_nothing_on_one_machine();
+  RUN(test_the_dead_and_the_silent_are_noticed_by_all); /* forks: before there are threads */
+  RUN(test_who_hardly_runs_does_not_blame_others_at_once); /* this too */
+  RUN(test_keys_follow_secret_and_job);
+  RUN(test_wrong_options_are_refused);
+  RUN(test_words_reach_whom_they_should_in_one_order);
+  RUN(test_process_0_gets_everybodys_data_when_all_meet);
+  RUN(test_what_is_too_long_to_say_is_an_error);
+  RUN(test_who_leaves_is_not_waited_for);
+  RUN(test_an_abort_reaches_all_once_with_its_reason);
+  RUN(test_closing_never_hangs);
+  RUN(test_who_disagrees_is_named_everywhere);
+  RUN(test_who_is_astray_is_refused_and_harms_nothing);
+  RUN(test_who_comes_after_the_start_harms_nothing);
+  RUN(test_who_is_missing_is_named);
+  RUN(test_process_0_may_start_last);
+  RUN(test_what_is_shared_all_get);
+  RUN(test_clock_offsets_are_near_nothing_on_one_machine);
   return 0;
 }

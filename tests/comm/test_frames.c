@@ -406,21 +406,18 @@ static void test_a_member_gone_mad_ends_the_job_at_worst(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t start = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 1000003;
-  printf("seed %llu\n", (unsigned long long)start);
-  fflush(stdout);
-  seed = start;
-  test_what_is_written_is_read();
-  test_the_parser_takes_anything();
+  seed = seed_of(argc, argv, 1) * 1000003;
+  RUN(test_what_is_written_is_read);
+  RUN(test_the_parser_takes_anything);
   sli_control_make_key(key);
   CHECK(!sli_auth_init(&auth, key), "a key is a key");
   start_job();
-  test_noise_from_strangers_harms_nothing();
-  test_a_client_with_a_key_of_its_own_is_not_heard();
-  test_mutations_from_inside_harm_nothing();
-  test_a_frame_that_is_too_long_is_not_taken_in();
+  RUN(test_noise_from_strangers_harms_nothing);
+  RUN(test_a_client_with_a_key_of_its_own_is_not_heard);
+  RUN(test_mutations_from_inside_harm_nothing);
+  RUN(test_a_frame_that_is_too_long_is_not_taken_in);
   for (int k = 0; k < JOB; k++) node_close(&nodes[k]);
-  test_what_was_said_before_is_not_heard_again();
-  test_a_member_gone_mad_ends_the_job_at_worst();
+  RUN(test_what_was_said_before_is_not_heard_again);
+  RUN(test_a_member_gone_mad_ends_the_job_at_worst);
   return 0;
 }

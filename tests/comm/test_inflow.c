@@ -11,6 +11,7 @@
 #include "comm/net/inflow.h"
 #include "comm/net/seal.h"
 #include "tests/support/dice.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 enum { MESSAGES = 12, MOST_BYTES = 3000, STREAM_BYTES = MESSAGES * (MOST_BYTES + 64) };
@@ -216,16 +217,15 @@ static void test_no_bit_of_a_sealed_record_can_be_changed(void) {
 }
 
 int main(int argc, char **argv) {
-  d.key = argc > 1 ? strtoull(argv[1], NULL, 0) : sli_now_ns() % 1000000;
-  printf("seed %llu\n", (unsigned long long)d.key);
+  d.key = seed_of(argc, argv, 1);
   sli_handshake_key("some key", key);
   randombytes_buf(word, sizeof word);
-  test_a_stream_cut_anywhere_arrives();
-  test_a_damaged_stream_does_no_harm();
-  test_both_sides_of_a_handshake_agree();
-  test_no_bit_of_a_handshake_can_be_changed();
-  test_an_opening_is_for_one_process_of_one_job();
-  test_an_opening_said_again_gets_nowhere();
-  test_no_bit_of_a_sealed_record_can_be_changed();
+  RUN(test_a_stream_cut_anywhere_arrives);
+  RUN(test_a_damaged_stream_does_no_harm);
+  RUN(test_both_sides_of_a_handshake_agree);
+  RUN(test_no_bit_of_a_handshake_can_be_changed);
+  RUN(test_an_opening_is_for_one_process_of_one_job);
+  RUN(test_an_opening_said_again_gets_nowhere);
+  RUN(test_no_bit_of_a_sealed_record_can_be_changed);
   return 0;
 }

@@ -2,7 +2,8 @@
 /* A job that programs join by the library alone: it runs more than once, and stops
  * everywhere after the same step; figures of any length come together in process 0; who has
  * other terms, or another plan, is refused by name; a process that fails ends the job with its
- * own words; and a program that nobody has started in several is a job of one. */
+ * own words; and a program that nobody has started in several is a job of one.
+ * labels: smoke */
 #include <string.h>
 #include <unistd.h>
 
@@ -217,15 +218,15 @@ static void a_program_alone_is_a_job(void) {
 }
 
 int main(void) {
-  run_job(3, runs_twice);
-  run_job(2, long_figures_are_gathered);
-  run_job(3, stops_at_one_step);
-  run_job(3, other_values_are_refused);
-  run_job(2, a_missing_term_is_refused);
-  run_job(2, one_more_term_is_refused);
-  run_job(2, another_plan_is_refused);
-  run_job(2, too_much_for_a_meeting_is_refused);
-  run_job(3, a_failure_ends_the_job);
-  a_program_alone_is_a_job();
+  RUN_AS("runs_twice", run_job(3, runs_twice));
+  RUN_AS("long_figures_are_gathered", run_job(2, long_figures_are_gathered));
+  RUN_AS("stops_at_one_step", run_job(3, stops_at_one_step));
+  RUN_AS("other_values_are_refused", run_job(3, other_values_are_refused));
+  RUN_AS("a_missing_term_is_refused", run_job(2, a_missing_term_is_refused));
+  RUN_AS("one_more_term_is_refused", run_job(2, one_more_term_is_refused));
+  RUN_AS("another_plan_is_refused", run_job(2, another_plan_is_refused));
+  RUN_AS("too_much_for_a_meeting_is_refused", run_job(2, too_much_for_a_meeting_is_refused));
+  RUN_AS("a_failure_ends_the_job", run_job(3, a_failure_ends_the_job));
+  RUN(a_program_alone_is_a_job);
   return 0;
 }

@@ -14,6 +14,7 @@
 
 #include "comm/net/net.h"
 #include "tests/support/processes.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 static const uint64_t second_ns = 1000000000;
@@ -618,14 +619,13 @@ static void check_all(const char *list) {
 }
 
 int main(int argc, char **argv) {
-  seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
-  printf("seed %llu\n", (unsigned long long)seed);
+  seed = seed_of(argc, argv, 1);
   setenv("UCX_TLS", "tcp", 1); /* concerns the fabric alone */
-  check_lists();
-  check_all("memory,tcp");
-  check_all("tcp");
-  check_all("encrypted");
-  check_all("fabric");
+  RUN(check_lists);
+  RUN_AS("memory,tcp", check_all("memory,tcp"));
+  RUN_AS("tcp", check_all("tcp"));
+  RUN_AS("encrypted", check_all("encrypted"));
+  RUN_AS("fabric", check_all("fabric"));
   transports = "tcp";
   CHECK(processes_run(3, bothered), "strangers keep nobody out");
   CHECK(processes_run(2, disagreeing), "who disagrees is told");

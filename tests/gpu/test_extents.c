@@ -178,11 +178,11 @@ static void check_crowded(void) {
 int main(void) {
   need_gpu();
   seed_random(1);
-  check_routes(2, 3);
-  check_routes(0, EXPERTS);
-  check_routes(EXPERTS, 2);
-  check_used_at_once(1);
-  check_used_at_once(0);
-  check_crowded();
+  RUN(check_routes, 2, 3);
+  RUN(check_routes, 0, EXPERTS);
+  RUN(check_routes, EXPERTS, 2);
+  RUN(check_used_at_once, 1);
+  RUN(check_used_at_once, 0);
+  RUN(check_crowded);
   return 0;
 }

@@ -16,6 +16,7 @@
 #include "kernels/cuda/program.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/schedules.h"
+#include "tests/support/seeds.h"
 
 #ifdef SLUICE_EMULATED
 extern int emulated_backwards, emulated_live;
@@ -702,25 +703,23 @@ static void check_models(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  uint64_t seed = seed_of(argc, argv, 1);
   need_gpu();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
   seed_random(seed);
   for (int bf16 = 0; bf16 < 2; bf16++) {
     sl_dtype dtype = bf16 ? SL_BF16 : SL_F32;
-    check_pairs((shape){.rows = 7, .width = 33, .dtype = dtype});
-    check_pairs((shape){.rows = 5, .width = 136, .dtype = dtype});
-    check_pairs((shape){.rows = 2, .width = bf16 ? 2088 : 1160, .dtype = dtype});
-    check_losses(dtype);
+    RUN(check_pairs, (shape){.rows = 7, .width = 33, .dtype = dtype});
+    RUN(check_pairs, (shape){.rows = 5, .width = 136, .dtype = dtype});
+    RUN(check_pairs, (shape){.rows = 2, .width = bf16 ? 2088 : 1160, .dtype = dtype});
+    RUN(check_losses, dtype);
   }
-  check_random_programs(200);
-  check_runs(3, false);
-  check_runs(61, true);
-  check_no_run();
-  check_time();
-  check_variants();
-  check_models();
+  RUN(check_random_programs, 200);
+  RUN(check_runs, 3, false);
+  RUN(check_runs, 61, true);
+  RUN(check_no_run);
+  RUN(check_time);
+  RUN(check_variants);
+  RUN(check_models);
   sl_queue_cuda.close(queue);
 #ifdef SLUICE_EMULATED
   CHECK(!emulated_live, "%d things of the device are left", emulated_live);

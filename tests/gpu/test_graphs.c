@@ -271,19 +271,19 @@ static void check_failure(int *fault, const char *what) {
 
 int main(void) {
   need_gpu();
-  check_rotation("0", 0);
-  check_rotation("1", 100 - 12);
-  check_rotation("auto", UINT64_MAX);
-  check_who_is_first();
-  check_limit();
-  check_trial();
-  check_queues();
-  check_own_op();
-  check_updates();
-  check_times();
+  RUN(check_rotation, "0", 0);
+  RUN(check_rotation, "1", 100 - 12);
+  RUN(check_rotation, "auto", UINT64_MAX);
+  RUN(check_who_is_first);
+  RUN(check_limit);
+  RUN(check_trial);
+  RUN(check_queues);
+  RUN(check_own_op);
+  RUN(check_updates);
+  RUN(check_times);
 #ifdef SLUICE_EMULATED
-  check_failure(&emulated_bad_captures, "a capture fails");
-  check_failure(&emulated_full, "a graph has no room");
+  RUN(check_failure, &emulated_bad_captures, "a capture fails");
+  RUN(check_failure, &emulated_full, "a graph has no room");
   CHECK(!emulated_live, "%d things of the device are left", emulated_live);
 #endif
   return 0;

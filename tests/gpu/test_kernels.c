@@ -17,6 +17,7 @@
 #include "ops/ops.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/claims.h"
+#include "tests/support/seeds.h"
 
 #ifdef SLUICE_EMULATED
 extern int emulated_backwards;
@@ -905,46 +906,44 @@ static int check_row(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
+  uint64_t seed = seed_of(argc, argv, 1);
   bool small = IS_EMULATED || (argc > 2 && !strcmp(argv[2], "small"));
   for (int i = 0; i < 200; i++) numbers_of_squares[i] = (float)(i * i);
   need_gpu();
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
   seed_random(seed);
   if (argc > 3) return check_row(argv[3]);
-  check_every_row_is_there();
+  RUN(check_every_row_is_there);
   for (int bf16 = 0; bf16 < 2; bf16++) {
     if (ONE_TYPE && bf16 != (int)(seed % 2)) continue;
-    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) check_claim(&claims[i], bf16);
-    check_math_claims(bf16, NULL);
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) RUN(check_claim, &claims[i], bf16);
+    RUN(check_math_claims, bf16, NULL);
     for (size_t i = 0; i < sizeof large_claims / sizeof *large_claims && !small; i++)
-      check_claim(&large_claims[i], bf16);
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) check_cut(&cuts[i], bf16);
-    if (!bf16) check_documents(0), check_documents(5);
-    if (!small) check_cut(&large_cut, bf16);
-    check_packed(bf16);
-    check_long_rows(&sl_op_linear, bf16);
-    check_long_rows(&sl_op_linear_b, bf16);
-    check_rounded_gradient(bf16);
-    for (int64_t columns = 33; columns < 42; columns++) check_odd_logits(columns, 1, bf16);
-    check_odd_logits(8205, -INFINITY, bf16);
-    check_odd_logits(40, NAN, bf16);
+      RUN(check_claim, &large_claims[i], bf16);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) RUN(check_cut, &cuts[i], bf16);
+    if (!bf16) RUN(check_documents, 0), check_documents(5);
+    if (!small) RUN(check_cut, &large_cut, bf16);
+    RUN(check_packed, bf16);
+    RUN(check_long_rows, &sl_op_linear, bf16);
+    RUN(check_long_rows, &sl_op_linear_b, bf16);
+    RUN(check_rounded_gradient, bf16);
+    for (int64_t columns = 33; columns < 42; columns++) RUN(check_odd_logits, columns, 1, bf16);
+    RUN(check_odd_logits, 8205, -INFINITY, bf16);
+    RUN(check_odd_logits, 40, NAN, bf16);
   }
-  if (IS_EMULATED) check_older_attention();
-  check_positions(&sl_op_position, (sl_attrs){.length = 12, .first = 3}, 2,
+  if (IS_EMULATED) RUN(check_older_attention);
+  RUN(check_positions, &sl_op_position, (sl_attrs){.length = 12, .first = 3}, 2,
                   (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
-  check_positions(&sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
+  RUN(check_positions, &sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
                   (const sl_type[]){F32(2, 5, 32)});
-  check_angles_are_shared();
-  check_embeddings(small);
-  check_update(16384 * 2 + 3);
-  check_update(70);
-  check_parts_and_sums();
-  check_loss_of_parts(7, 1);
-  check_weighted_loss_of_parts(7, 1);
-  check_loss_of_parts(300, 3);
-  check_weighted_loss_of_parts(300, 3);
-  for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) check_fill((sl_dtype)dtype);
+  RUN(check_angles_are_shared);
+  RUN(check_embeddings, small);
+  RUN(check_update, 16384 * 2 + 3);
+  RUN(check_update, 70);
+  RUN(check_parts_and_sums);
+  RUN(check_loss_of_parts, 7, 1);
+  RUN(check_weighted_loss_of_parts, 7, 1);
+  RUN(check_loss_of_parts, 300, 3);
+  RUN(check_weighted_loss_of_parts, 300, 3);
+  for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) RUN(check_fill, (sl_dtype)dtype);
   return 0;
 }

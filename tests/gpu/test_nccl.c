@@ -11,6 +11,7 @@
 #include "comm/nccl/nccl.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/processes.h"
+#include "tests/support/seeds.h"
 
 #ifdef SLUICE_EMULATED
 extern int emulated_devices;
@@ -244,8 +245,7 @@ static void run_alone(process *p) {
 
 /* CUDA does not survive a fork: this process does not touch it. */
 int main(int argc, char **argv) {
-  if (argc > 1) seed = strtoull(argv[1], NULL, 10);
-  printf("seed %llu\n", (unsigned long long)seed);
+  seed = seed_of(argc, argv, 1);
   if (sli_nccl_find()) {
     printf("skipped: %s\n", sl_detail());
     return 77;

@@ -231,19 +231,19 @@ static void check_refusals(void) {
 
 int main(void) {
   need_gpu();
-  check_order();
-  check_what_is_left_out();
-  check_measuring();
-  check_waits();
-  check_copies();
+  RUN(check_order);
+  RUN(check_what_is_left_out);
+  RUN(check_measuring);
+  RUN(check_waits);
+  RUN(check_copies);
 #ifdef SLUICE_EMULATED
   emulated_devices = 2;
 #endif
-  check_neighbours();
+  RUN(check_neighbours);
 #ifdef SLUICE_EMULATED
   emulated_devices = 1;
 #endif
-  check_refusals();
+  RUN(check_refusals);
 #ifdef SLUICE_EMULATED
   CHECK(!emulated_live, "%d things of the device are left", emulated_live);
 #endif

@@ -133,9 +133,9 @@ int main(void) {
   need_gpu();
   seed_random(11);
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) {
-    for (size_t j = 0; j < SLI_COUNT(spans); j++) check_steps(&shapes[i], &spans[j]);
-    check_shares(&shapes[i], 90, i % 2);
-    check_shares(&shapes[i], LENGTH - 70, true);
+    for (size_t j = 0; j < SLI_COUNT(spans); j++) RUN(check_steps, &shapes[i], &spans[j]);
+    RUN(check_shares, &shapes[i], 90, i % 2);
+    RUN(check_shares, &shapes[i], LENGTH - 70, true);
   }
   return 0;
 }

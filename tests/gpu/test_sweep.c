@@ -201,10 +201,10 @@ int main(void) {
   const sl_attrs attrs = {.heads = 4, .kv_heads = 2};
   sl_type q = SL_TYPE(SL_F32, 2, 7, 20), half = SL_TYPE(SL_F32, 2, 7, 10), kv = SL_TYPE(SL_F32, 2, 7, 20);
   sl_type packed = SL_TYPE(SL_F32, 2, 7, 40);
-  check_moves(&sl_op_attention_parts, attrs, 3, (sl_type[]){q, half, half});
-  check_moves(&sl_op_attention_parts_b, attrs, 2, (sl_type[]){q, kv});
-  check_moves(&sl_op_attention_packed_parts, attrs, 1, &packed);
-  check_moves(&sl_op_attention_packed_parts_b, attrs, 2, (sl_type[]){q, kv});
-  for (size_t i = 0; i < SLI_COUNT(shapes); i++) check_shape(&shapes[i]);
+  RUN(check_moves, &sl_op_attention_parts, attrs, 3, (sl_type[]){q, half, half});
+  RUN(check_moves, &sl_op_attention_parts_b, attrs, 2, (sl_type[]){q, kv});
+  RUN(check_moves, &sl_op_attention_packed_parts, attrs, 1, &packed);
+  RUN(check_moves, &sl_op_attention_packed_parts_b, attrs, 2, (sl_type[]){q, kv});
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++) RUN(check_shape, &shapes[i]);
   return 0;
 }

@@ -143,6 +143,6 @@ int main(void) {
       {"gpt", "gpipe", "gradients", 2, 1, 2, 4, 1},  {"llama", "1f1b", "parameters", 2, 2, 2, 4, 1},
       {"llama", "zb-h1", "nothing", 4, 4, 1, 8, 1},  {"gpt", "interleaved", "nothing", 2, 2, 1, 4, 1},
       {"llama", "seq1f1b", "nothing", 2, 2, 2, 2, 4}, {"llama", "zb-h2", "optimizer", 2, 4, 2, 4, 1}};
-  for (size_t i = 0; i < SLI_COUNT(settings); i++) compare(&settings[i]);
+  for (size_t i = 0; i < SLI_COUNT(settings); i++) RUN(compare, &settings[i]);
   return 0;
 }

@@ -101,10 +101,10 @@ static void exchanges_take_what_tables_say(void) {
 }
 
 int main(void) {
-  curves_are_straight_between_logarithms();
-  products_go_by_whole_tiles();
-  rows_may_be_for_some_calls_alone();
-  attention_may_keep_its_scores();
-  exchanges_take_what_tables_say();
+  RUN(curves_are_straight_between_logarithms);
+  RUN(products_go_by_whole_tiles);
+  RUN(rows_may_be_for_some_calls_alone);
+  RUN(attention_may_keep_its_scores);
+  RUN(exchanges_take_what_tables_say);
   return 0;
 }

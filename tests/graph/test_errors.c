@@ -296,19 +296,19 @@ static void stages_do_not_go_back(void) {
 }
 
 int main(void) {
-  a_misfit_names_op_shapes_and_line();
-  a_dim_that_is_not_there_is_named();
-  the_first_error_stays();
-  null_without_an_error_is_one();
-  arguments_are_counted();
-  parameters_are_checked();
-  sources_are_checked();
-  steps_are_cut_evenly();
-  training_needs_a_goal();
-  idle_parameters_are_told();
-  lost_gradients_are_told();
-  inference_needs_outputs_and_tokens();
-  inference_keeps_what_outputs_need();
-  stages_do_not_go_back();
+  RUN(a_misfit_names_op_shapes_and_line);
+  RUN(a_dim_that_is_not_there_is_named);
+  RUN(the_first_error_stays);
+  RUN(null_without_an_error_is_one);
+  RUN(arguments_are_counted);
+  RUN(parameters_are_checked);
+  RUN(sources_are_checked);
+  RUN(steps_are_cut_evenly);
+  RUN(training_needs_a_goal);
+  RUN(idle_parameters_are_told);
+  RUN(lost_gradients_are_told);
+  RUN(inference_needs_outputs_and_tokens);
+  RUN(inference_keeps_what_outputs_need);
+  RUN(stages_do_not_go_back);
   return 0;
 }

@@ -148,8 +148,8 @@ static void check_bytes(void) {
 }
 
 int main(void) {
-  check_times();
-  check_axes();
-  check_bytes();
+  RUN(check_times);
+  RUN(check_axes);
+  RUN(check_bytes);
   return 0;
 }

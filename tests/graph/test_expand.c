@@ -198,8 +198,8 @@ enum { UNREAD_IN_TURN = 108 };
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
-  check_every_row_has_a_case();
-  if (argc == 1) check_one(UNREAD_IN_TURN);
-  for (uint64_t seed = s.first; seed < s.end; seed++) check_one(seed);
+  RUN(check_every_row_has_a_case);
+  if (argc == 1) RUN(check_one, UNREAD_IN_TURN);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(check_one, seed);
   return 0;
 }

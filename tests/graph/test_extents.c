@@ -299,15 +299,15 @@ static void check_refused(sl_tensor *(*use)(sl_graph *g, sl_tensor *rows, sl_ten
 int main(void) {
   outcome dense = run(false, 1, "1f1b", NULL), alone = run(true, 1, "1f1b", NULL);
   printf("loss %.6f -> %.6f\n", alone.loss[0], alone.loss[STEPS - 1]);
-  check_losses(&alone, &dense, 1e-6, "as one that computes all");
+  RUN(check_losses, &alone, &dense, 1e-6, "as one that computes all");
   static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1"};
   for (size_t s = 0; s < SLI_COUNT(schedules); s++) {
     outcome piped = run(true, 3, schedules[s], s == 1 ? "full" : NULL);
-    check_losses(&piped, &alone, 0, schedules[s]);
-    check_bytes(&piped, s == 2 ? 6 : 5, schedules[s]);
+    RUN(check_losses, &piped, &alone, 0, schedules[s]);
+    RUN(check_bytes, &piped, s == 2 ? 6 : 5, schedules[s]);
   }
-  modelled_devices_expect();
-  check_refused(hide_picked, "hide");
-  check_refused(add_full, "all rows of");
+  RUN(modelled_devices_expect);
+  RUN(check_refused, hide_picked, "hide");
+  RUN(check_refused, add_full, "all rows of");
   return 0;
 }

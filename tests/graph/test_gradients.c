@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of whole graphs against finite differences, node by node on the CPU
  * rows: random small models, and every op that can be trained through.
- * labels: random unthreaded */
+ * labels: random unthreaded smoke */
 #include <math.h>
 #include <string.h>
 
@@ -301,11 +301,11 @@ static void arithmetic_is_trained(void) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 0, 60);
-  a_gradient_that_does_not_come_is_zero();
-  products_of_parameters_are_trained();
-  arithmetic_is_trained();
-  concat_gives_each_input_its_gradient(true);
-  concat_gives_each_input_its_gradient(false);
-  for (uint64_t seed = s.first; seed < s.end; seed++) random_model(seed);
+  RUN(a_gradient_that_does_not_come_is_zero);
+  RUN(products_of_parameters_are_trained);
+  RUN(arithmetic_is_trained);
+  RUN(concat_gives_each_input_its_gradient, true);
+  RUN(concat_gives_each_input_its_gradient, false);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(random_model, seed);
   return 0;
 }

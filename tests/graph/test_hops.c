@@ -62,8 +62,8 @@ static void links_alone_read_other_processes(const char *kind) {
 }
 
 int main(void) {
-  copies_have_their_quota();
-  links_alone_read_other_processes("cpu");
-  links_alone_read_other_processes("cuda");
+  RUN(copies_have_their_quota);
+  RUN(links_alone_read_other_processes, "cpu");
+  RUN(links_alone_read_other_processes, "cuda");
   return 0;
 }

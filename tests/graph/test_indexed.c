@@ -168,12 +168,12 @@ static void the_graph_keeps_the_values(void) {
 }
 
 int main(void) {
-  wrong_ids_are_told(gathered, "gather");
-  wrong_ids_are_told(scattered, "scatter_add");
-  wrong_ids_are_told(hot, "one_hot");
-  wrong_ids_are_told(bagged, "embedding_bag");
-  parts_are_those_of_the_whole(with_constants);
-  parts_are_those_of_the_whole(with_rows);
-  the_graph_keeps_the_values();
+  RUN(wrong_ids_are_told, gathered, "gather");
+  RUN(wrong_ids_are_told, scattered, "scatter_add");
+  RUN(wrong_ids_are_told, hot, "one_hot");
+  RUN(wrong_ids_are_told, bagged, "embedding_bag");
+  RUN(parts_are_those_of_the_whole, with_constants);
+  RUN(parts_are_those_of_the_whole, with_rows);
+  RUN(the_graph_keeps_the_values);
   return 0;
 }

@@ -139,11 +139,11 @@ static void many_at_once_are_the_same(void) {
 }
 
 int main(void) {
-  philox_gives_the_known_answers();
-  normal_numbers_follow_the_formula();
-  bits_are_pinned();
-  numbers_are_spread_as_asked();
-  values_depend_on_seed_name_and_index_only();
-  many_at_once_are_the_same();
+  RUN(philox_gives_the_known_answers);
+  RUN(normal_numbers_follow_the_formula);
+  RUN(bits_are_pinned);
+  RUN(numbers_are_spread_as_asked);
+  RUN(values_depend_on_seed_name_and_index_only);
+  RUN(many_at_once_are_the_same);
   return 0;
 }

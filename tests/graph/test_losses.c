@@ -312,14 +312,14 @@ static void what_cannot_be_in_parts_is_refused(void) {
 }
 
 int main(void) {
-  it_is_what_pytorch_finds();
-  where_no_row_counts_all_is_zero();
-  what_makes_no_sense_is_refused();
-  parts_make_the_same_loss();
-  check_parts("with decay", with_decay, (way){3, 1, 1, 1});
-  check_parts("with decay", with_decay, (way){2, 1, 2, 1});
-  check_parts("with decay", with_decay, (way){2, 3, 1, 1});
-  check_parts("exp of a mean", of_a_mean, (way){1, 1, 2, 1});
-  what_cannot_be_in_parts_is_refused();
+  RUN(it_is_what_pytorch_finds);
+  RUN(where_no_row_counts_all_is_zero);
+  RUN(what_makes_no_sense_is_refused);
+  RUN(parts_make_the_same_loss);
+  RUN(check_parts, "with decay", with_decay, (way){3, 1, 1, 1});
+  RUN(check_parts, "with decay", with_decay, (way){2, 1, 2, 1});
+  RUN(check_parts, "with decay", with_decay, (way){2, 3, 1, 1});
+  RUN(check_parts, "exp of a mean", of_a_mean, (way){1, 1, 2, 1});
+  RUN(what_cannot_be_in_parts_is_refused);
   return 0;
 }

@@ -232,12 +232,12 @@ static void plans_hold_and_move_half(void) {
 
 int main(void) {
   for (int pieces = 1; pieces < 3; pieces++) {
-    shipped_models_are_narrow("gpt", pieces);
-    shipped_models_are_narrow("llama", pieces);
+    RUN(shipped_models_are_narrow, "gpt", pieces);
+    RUN(shipped_models_are_narrow, "llama", pieces);
   }
-  statistics_stay();
-  what_a_step_reads_once_is_packed_by_its_product();
-  a_row_keeps_what_it_touches();
-  plans_hold_and_move_half();
+  RUN(statistics_stay);
+  RUN(what_a_step_reads_once_is_packed_by_its_product);
+  RUN(a_row_keeps_what_it_touches);
+  RUN(plans_hold_and_move_half);
   return 0;
 }

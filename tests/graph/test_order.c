@@ -127,10 +127,10 @@ static void every_device_has_a_line(void) {
 
 int main(void) {
   snprintf(path, sizeof path, "/tmp/sluice-test-order-%ld", (long)getpid());
-  what_a_file_says();
-  what_follows_from_quotas();
-  a_second_line_is_refused();
-  every_device_has_a_line();
+  RUN(what_a_file_says);
+  RUN(what_follows_from_quotas);
+  RUN(a_second_line_is_refused);
+  RUN(every_device_has_a_line);
   unlink(path);
   return 0;
 }

@@ -376,9 +376,9 @@ static void results_are_the_same(void) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
-  gradients_lie_where_they_may();
-  gradients_lie_over_activations();
-  results_are_the_same();
-  for (uint64_t seed = s.first; seed < s.end; seed++) by_chance(seed);
+  RUN(gradients_lie_where_they_may);
+  RUN(gradients_lie_over_activations);
+  RUN(results_are_the_same);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(by_chance, seed);
   return 0;
 }

@@ -77,9 +77,9 @@ static void not_if_others_see_them(bool gelu, bool bias) {
 }
 
 int main(void) {
-  odd_vocabularies_are_padded(1);
-  odd_vocabularies_are_padded(2);
-  even_ones_are_not();
-  for (int i = 0; i < 4; i++) not_if_others_see_them(i & 1, i & 2);
+  RUN(odd_vocabularies_are_padded, 1);
+  RUN(odd_vocabularies_are_padded, 2);
+  RUN(even_ones_are_not);
+  for (int i = 0; i < 4; i++) RUN(not_if_others_see_them, i & 1, i & 2);
   return 0;
 }

@@ -148,8 +148,8 @@ static void forced_stages_must_exist(void) {
 }
 
 int main(int argc, char **argv) {
-  the_cut_is_the_best(seeds_of(argc, argv, 0, 400));
-  more_stages_than_blocks_are_refused();
-  forced_stages_must_exist();
+  RUN(the_cut_is_the_best, seeds_of(argc, argv, 0, 400));
+  RUN(more_stages_than_blocks_are_refused);
+  RUN(forced_stages_must_exist);
   return 0;
 }

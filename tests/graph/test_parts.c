@@ -158,13 +158,13 @@ static void what_is_missing_or_doubled_is_named(void) {
 }
 
 int main(void) {
-  names_say_which_part_it_is();
-  other_names_are_no_parts();
+  RUN(names_say_which_part_it_is);
+  RUN(other_names_are_no_parts);
   const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* the faster one */
   snprintf(dir, sizeof dir, "%s/sluice-parts-XXXXXX", folder);
   CHECK(mkdtemp(dir), "%s", dir);
-  a_whole_comes_together_from_any_parts();
-  what_is_missing_or_doubled_is_named();
+  RUN(a_whole_comes_together_from_any_parts);
+  RUN(what_is_missing_or_doubled_is_named);
   char *command = sli_format("rm -rf '%s'", dir);
   CHECK(!system(command), "%s", command);
   free(command);

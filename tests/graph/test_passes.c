@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs/passes.md is made from the table of passes. With the argument `write` it is written anew.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
   bool writes = argc > 1 && !strcmp(argv[1], "write");
   FILE *f = fopen(path, writes ? "w" : "r");
   CHECK(f, "%s cannot be opened", path);
-  check_names();
+  RUN(check_names);
   if (writes) fputs(text, f);
   else {
     char *is = calloc(1, 1 << 16);

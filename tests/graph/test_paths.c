@@ -338,11 +338,11 @@ static void models_that_do_not_fit_are_named(void) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 12);
-  broken_files_are_named();
-  models_that_do_not_fit_are_named();
+  RUN(broken_files_are_named);
+  RUN(models_that_do_not_fit_are_named);
   for (uint64_t seed = s.first; seed < s.end; seed++) {
-    paths_give_what_a_plain_program_gives(seed);
-    no_text_breaks_the_reader(seed);
+    RUN(paths_give_what_a_plain_program_gives, seed);
+    RUN(no_text_breaks_the_reader, seed);
   }
   return 0;
 }

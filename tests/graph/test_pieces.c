@@ -452,19 +452,19 @@ static void what_cannot_be_cut_is_told(void) {
 int main(void) {
   const char *source = getenv("SLUICE_SOURCE");
   tokens = sli_format("%s/tests/reference/tokens.u16", source ? source : ".");
-  what_cannot_be_cut_is_told();
-  even_pieces_differ_by_one();
-  balanced_pieces_take_equal_time();
+  RUN(what_cannot_be_cut_is_told);
+  RUN(even_pieces_differ_by_one);
+  RUN(balanced_pieces_take_equal_time);
   for (int p = 1; p <= 8; p *= 2)
-    for (int k = 1; k <= 6; k++) bubble_and_memory_are_seq1f1b(p, 2 * p, k);
+    for (int k = 1; k <= 6; k++) RUN(bubble_and_memory_are_seq1f1b, p, 2 * p, k);
   static const char *const models[] = {"gpt", "llama"};
   static const int64_t odd[] = {20, 1, 11};
   for (int i = 0; i < 2; i++) {
     for (int k = 2; k <= 5; k++)
-      gradients_are_those_of_whole_sequences(models[i], &(how){.pieces = k});
-    gradients_are_those_of_whole_sequences(models[i], &(how){.pieces = 3, .lengths = odd});
-    actors_add_nothing(models[i], &(how){.pieces = 3, .stages = 2, .schedule = "seq1f1b"});
-    losses_are_those_of_whole_sequences(models[i], (i ? 2 : 1) * LESS);
+      RUN(gradients_are_those_of_whole_sequences, models[i], &(how){.pieces = k});
+    RUN(gradients_are_those_of_whole_sequences, models[i], &(how){.pieces = 3, .lengths = odd});
+    RUN(actors_add_nothing, models[i], &(how){.pieces = 3, .stages = 2, .schedule = "seq1f1b"});
+    RUN(losses_are_those_of_whole_sequences, models[i], (i ? 2 : 1) * LESS);
   }
   free(tokens);
   return 0;

@@ -59,7 +59,7 @@ static void names(void) {
 }
 
 int main(void) {
-  texts();
-  names();
+  RUN(texts);
+  RUN(names);
   return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shipped models, run node by node, agree with PyTorch: loss, gradient norm
  * and learning rate of 20 steps, from the same weights and tokens.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,10 +92,10 @@ int main(void) {
   static const char *const gpt[] = {
       "layers", "4", "width", "64", "heads", "4", "context", "32", "batch", "8", "lr", "3e-3",
       "min-lr", "3e-4", "warmup", "4", "decay-steps", "16", NULL};
-  agrees_with_pytorch("gpt", "gpt_init.safetensors", "gpt_losses.txt", gpt);
+  RUN(agrees_with_pytorch, "gpt", "gpt_init.safetensors", "gpt_losses.txt", gpt);
   static const char *const llama[] = {
       "layers", "3", "width", "64", "heads", "4", "kv-heads", "2", "ffn", "176", "context", "32",
       "batch", "8", "lr", "3e-3", "min-lr", "3e-4", "warmup", "4", "decay-steps", "16", NULL};
-  agrees_with_pytorch("llama", "llama_init.safetensors", "llama_losses.txt", llama);
+  RUN(agrees_with_pytorch, "llama", "llama_init.safetensors", "llama_losses.txt", llama);
   return 0;
 }

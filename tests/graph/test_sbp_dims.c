@@ -302,16 +302,16 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
 }
 
 int main(void) {
-  packed_heads_reach_weight_and_bias(1);
-  packed_heads_reach_weight_and_bias(3);
-  queries_have_the_units_of_keys();
-  heads_that_differ_agree_on_coarser_units();
-  segments_that_differ_are_not_shared_out();
-  parts_are_disjoint_and_all_there_is();
-  a_block_can_be_shared_as_its_rows_say();
-  a_row_without_promises_is_everywhere();
-  boxing_costs_what_each_device_receives();
-  data_is_shared_by_rows_as_far_as_the_loss();
-  what_cannot_be_shared_by_rows_is_named();
+  RUN(packed_heads_reach_weight_and_bias, 1);
+  RUN(packed_heads_reach_weight_and_bias, 3);
+  RUN(queries_have_the_units_of_keys);
+  RUN(heads_that_differ_agree_on_coarser_units);
+  RUN(segments_that_differ_are_not_shared_out);
+  RUN(parts_are_disjoint_and_all_there_is);
+  RUN(a_block_can_be_shared_as_its_rows_say);
+  RUN(a_row_without_promises_is_everywhere);
+  RUN(boxing_costs_what_each_device_receives);
+  RUN(data_is_shared_by_rows_as_far_as_the_loss);
+  RUN(what_cannot_be_shared_by_rows_is_named);
   return 0;
 }

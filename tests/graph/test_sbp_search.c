@@ -380,15 +380,15 @@ static void the_table_says_all_of_it_in_100_columns(void) {
 }
 
 int main(void) {
-  the_search_finds_the_cheapest();
-  a_wide_batch_is_shared_by_rows();
-  a_big_gpt_is_shared_as_megatron_has_it();
-  a_big_llama_is_shared_as_megatron_has_it();
-  it_goes_with_pieces_and_with_data();
-  one_device_has_nothing_to_share();
-  many_layers_take_no_time();
-  what_is_given_is_kept();
-  what_cannot_be_is_said_with_its_reason();
-  the_table_says_all_of_it_in_100_columns();
+  RUN(the_search_finds_the_cheapest);
+  RUN(a_wide_batch_is_shared_by_rows);
+  RUN(a_big_gpt_is_shared_as_megatron_has_it);
+  RUN(a_big_llama_is_shared_as_megatron_has_it);
+  RUN(it_goes_with_pieces_and_with_data);
+  RUN(one_device_has_nothing_to_share);
+  RUN(many_layers_take_no_time);
+  RUN(what_is_given_is_kept);
+  RUN(what_cannot_be_is_said_with_its_reason);
+  RUN(the_table_says_all_of_it_in_100_columns);
   return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the passes leave behind: which nodes, in which class, block and order.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <string.h>
 
 #include <sluice/sluice.h>
@@ -144,14 +144,14 @@ static void names_given_twice_get_numbers(void) {
 
 int main(void) {
   sl_graph *g = tied_model();
-  unneeded_nodes_are_left_out(g);
-  a_source_stands_where_it_is_first_read(g);
-  input_and_weight_gradients_are_apart(g);
-  one_gradient_crosses_a_boundary(g);
-  tied_uses_meet_in_the_update_in_order(g);
-  updates_come_in_phases(g);
+  RUN(unneeded_nodes_are_left_out, g);
+  RUN(a_source_stands_where_it_is_first_read, g);
+  RUN(input_and_weight_gradients_are_apart, g);
+  RUN(one_gradient_crosses_a_boundary, g);
+  RUN(tied_uses_meet_in_the_update_in_order, g);
+  RUN(updates_come_in_phases, g);
   sl_graph_destroy(g);
-  settings_with_eps_have_the_other_defaults();
-  names_given_twice_get_numbers();
+  RUN(settings_with_eps_have_the_other_defaults);
+  RUN(names_given_twice_get_numbers);
   return 0;
 }

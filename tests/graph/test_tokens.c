@@ -147,12 +147,12 @@ static void the_graph_hands_file_errors_on(void) {
 
 int main(void) {
   CHECK(mkdtemp(folder), "cannot make a folder");
-  bad_files_are_told();
-  large_tokens_are_told_with_position_and_value();
-  sequences_follow_one_another();
-  rows_are_numbered_across_microbatches_and_steps();
-  inference_feeds_tokens();
-  the_graph_hands_file_errors_on();
+  RUN(bad_files_are_told);
+  RUN(large_tokens_are_told_with_position_and_value);
+  RUN(sequences_follow_one_another);
+  RUN(rows_are_numbered_across_microbatches_and_steps);
+  RUN(inference_feeds_tokens);
+  RUN(the_graph_hands_file_errors_on);
   char command[64];
   snprintf(command, sizeof command, "rm -r %s", folder);
   CHECK(!system(command), "%s", command);

@@ -2,7 +2,7 @@
 /* Frozen parameters, groups and optimizers in the graph: what is frozen has no gradient, no norm
  * and no state, and what only it would need of the way back is gone; groups have settings of
  * their own; a row of the user's says what is kept; what is wrong is named.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -218,13 +218,13 @@ static void patterns_are_runs_of_components(void) {
 }
 
 int main(void) {
-  what_is_frozen_has_no_way_back();
-  the_model_may_freeze_itself();
-  groups_have_their_own_settings();
-  the_row_says_what_is_kept();
-  schedules_are_said_by_name();
-  adapters_stand_beside_frozen_maps();
-  mistakes_are_named();
-  patterns_are_runs_of_components();
+  RUN(what_is_frozen_has_no_way_back);
+  RUN(the_model_may_freeze_itself);
+  RUN(groups_have_their_own_settings);
+  RUN(the_row_says_what_is_kept);
+  RUN(schedules_are_said_by_name);
+  RUN(adapters_stand_beside_frozen_maps);
+  RUN(mistakes_are_named);
+  RUN(patterns_are_runs_of_components);
   return 0;
 }

@@ -162,14 +162,17 @@ static void what_has_no_place_is_refused(void) {
 int main(int argc, char **argv) {
   const char *source = getenv("SLUICE_SOURCE");
   char *path = sli_format("%s/tests/reference/chats.json", source ? source : ".");
-  int n = check_file(argc > 1 ? argv[1] : path);
+  char **words;
+  bool others = test_words(argc, argv, &words) > 0;
+  int n = 0;
+  RUN_AS("templates", n = check_file(others ? words[0] : path));
   char *names = sli_chat_names();
-  CHECK(strstr(names, "chatml, ") && (argc > 1 || n == 9), "%s: all of them", names);
-  pieces_count();
-  what_is_not_known_is_refused();
-  what_has_no_place_is_refused();
+  CHECK(strstr(names, "chatml, ") && (others || !test_whole() || n == 9), "%s: all of them", names);
+  RUN(pieces_count);
+  RUN(what_is_not_known_is_refused);
+  RUN(what_has_no_place_is_refused);
   char *rows = sli_format("%s/tests/reference/templates.json", source ? source : ".");
-  check_jinja(rows);
+  RUN(check_jinja, rows);
   free(rows);
   free(names);
   free(path);

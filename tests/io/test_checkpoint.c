@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints are whole or not used: whatever byte is wrong, whatever is
- * missing, the one before is found; half-made ones go; the newest K stay. */
+ * missing, the one before is found; half-made ones go; the newest K stay.
+ * labels: smoke */
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -242,13 +243,13 @@ int main(void) {
   const char *tmp = getenv("TMPDIR");
   snprintf(dir, sizeof dir, "%s/checkpoints-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
   CHECK(mkdtemp(dir), "%s", dir);
-  the_newest_stay();
-  half_made_ones_are_not_seen_and_go();
-  damaged_ones_are_passed_over();
+  RUN(the_newest_stay);
+  RUN(half_made_ones_are_not_seen_and_go);
+  RUN(damaged_ones_are_passed_over);
   remove_all();
-  what_is_not_there_is_not_committed();
+  RUN(what_is_not_there_is_not_committed);
   remove_all();
-  every_byte_counts();
+  RUN(every_byte_counts);
   remove_all();
   return 0;
 }

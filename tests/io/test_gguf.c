@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k in
  * Hugging Face's order, tokenizers; and damage of any kind is an error message.
- * labels: random unthreaded */
+ * labels: random unthreaded smoke */
 #include "io/gguf/gguf.h"
 
 #include <math.h>
@@ -584,21 +584,21 @@ static void damage_does_no_harm(int argc, char **argv) {
 int main(int argc, char **argv) {
   CHECK(!sli_tempdir_open(access("/dev/shm", W_OK) ? NULL : "/dev/shm", &place), "%s", sl_detail());
   path = sli_tempdir_path(&place, "made.gguf");
-  keys_have_values();
-  types_are_unpacked();
-  blocks_are_unpacked();
-  heads_are_turned_back();
-  other_types_are_refused_by_name();
-  tensors_that_cannot_be();
-  tensors_that_do_not_agree();
-  keys_that_cannot_be();
-  files_that_are_none();
-  tokens_are_the_same("smollm", "smollm");
-  tokens_are_the_same("llama3", "llama-bpe");
-  tokens_are_the_same("qwen2", "qwen2");
-  pieces_are_sentencepieces();
-  marks_are_the_files();
-  damage_does_no_harm(argc, argv);
+  RUN(keys_have_values);
+  RUN(types_are_unpacked);
+  RUN(blocks_are_unpacked);
+  RUN(heads_are_turned_back);
+  RUN(other_types_are_refused_by_name);
+  RUN(tensors_that_cannot_be);
+  RUN(tensors_that_do_not_agree);
+  RUN(keys_that_cannot_be);
+  RUN(files_that_are_none);
+  RUN(tokens_are_the_same, "smollm", "smollm");
+  RUN(tokens_are_the_same, "llama3", "llama-bpe");
+  RUN(tokens_are_the_same, "qwen2", "qwen2");
+  RUN(pieces_are_sentencepieces);
+  RUN(marks_are_the_files);
+  RUN(damage_does_no_harm, argc, argv);
   free(path);
   free(made.bytes);
   sli_tempdir_close(&place);

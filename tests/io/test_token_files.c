@@ -257,15 +257,15 @@ static void each_epoch_has_every_sequence_once(void) {
 
 int main(int argc, char **argv) {
   CHECK(mkdtemp(folder), "cannot make a folder");
-  each_suffix_says_a_type();
-  a_user_can_say_it();
-  what_is_not_understood_is_refused();
-  headers_of_others_are_read();
-  numpy_arrays_are_read();
-  damaged_headers_are_harmless(seeds_of(argc, argv, 1, 20000));
-  several_files_are_one();
-  shuffled_orders_are_permutations();
-  each_epoch_has_every_sequence_once();
+  RUN(each_suffix_says_a_type);
+  RUN(a_user_can_say_it);
+  RUN(what_is_not_understood_is_refused);
+  RUN(headers_of_others_are_read);
+  RUN(numpy_arrays_are_read);
+  RUN(damaged_headers_are_harmless, seeds_of(argc, argv, 1, 20000));
+  RUN(several_files_are_one);
+  RUN(shuffled_orders_are_permutations);
+  RUN(each_epoch_has_every_sequence_once);
   char command[64];
   snprintf(command, sizeof command, "rm -r %s", folder);
   CHECK(!system(command), "%s", command);

@@ -496,25 +496,25 @@ static void check_damage(uint64_t seed, const char *path) {
 }
 
 int main(int argc, char **argv) {
-  for (size_t i = 0; i < SLI_COUNT(names); i++) check_texts(names[i]);
-  check_bad_text();
-  check_odd_tokens();
-  check_nasty();
-  check_marks();
-  check_stopped();
-  check_longest();
+  for (size_t i = 0; i < SLI_COUNT(names); i++) RUN(check_texts, names[i]);
+  RUN(check_bad_text);
+  RUN(check_odd_tokens);
+  RUN(check_nasty);
+  RUN(check_marks);
+  RUN(check_stopped);
+  RUN(check_longest);
   char path[] = "/tmp/sluice-tokenizer-XXXXXX";
   int fd = mkstemp(path);
   CHECK(fd >= 0, "a temporary file");
   close(fd);
-  check_refusals(path);
-  check_patterns(path);
-  check_refused_patterns(path);
-  check_properties(path);
-  check_long_words(path);
-  check_failing_match(path);
+  RUN(check_refusals, path);
+  RUN(check_patterns, path);
+  RUN(check_refused_patterns, path);
+  RUN(check_properties, path);
+  RUN(check_long_words, path);
+  RUN(check_failing_match, path);
   seeds s = seeds_of(argc, argv, 1, 3);
-  for (uint64_t seed = s.first; seed < s.end; seed++) check_damage(seed, path);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(check_damage, seed, path);
   unlink(path);
   return 0;
 }

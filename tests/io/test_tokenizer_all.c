@@ -130,6 +130,6 @@ static void check(const char *name) {
 }
 
 int main(void) {
-  for (size_t i = 0; i < SLI_COUNT(names); i++) check(names[i]);
+  for (size_t i = 0; i < SLI_COUNT(names); i++) RUN(check, names[i]);
   return 0;
 }

@@ -92,6 +92,6 @@ static void check_all(uint64_t seed) {
 }
 
 int main(void) {
-  on_every_level(check_all, 1);
+  RUN_AS("check_all", on_every_level(check_all, 1));
   return 0;
 }

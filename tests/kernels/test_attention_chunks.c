@@ -8,6 +8,7 @@
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
+#include "tests/support/seeds.h"
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 
@@ -100,9 +101,7 @@ static void check(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
-  printf("seed %llu\n", (unsigned long long)seed);
-  fflush(stdout);
-  on_every_level(check, seed);
+  uint64_t seed = seed_of(argc, argv, 1);
+  RUN_AS("check", on_every_level(check, seed));
   return 0;
 }

@@ -403,11 +403,11 @@ static void check_products(uint64_t seed) {
 int main(void) {
   setenv("SLUICE_CPU_BF16", "1", 1);
   seed_random(7);
-  rounding_goes_to_the_nearest();
-  turning_and_packing_move_each_number_once();
-  tiles_have_the_same_bits_on_all_levels();
-  few_chunks_are_an_even_number();
-  a_packed_weight_of_another_size_is_refused();
-  on_every_level(check_products, 7);
+  RUN(rounding_goes_to_the_nearest);
+  RUN(turning_and_packing_move_each_number_once);
+  RUN(tiles_have_the_same_bits_on_all_levels);
+  RUN(few_chunks_are_an_even_number);
+  RUN(a_packed_weight_of_another_size_is_refused);
+  RUN_AS("check_products", on_every_level(check_products, 7));
   return 0;
 }

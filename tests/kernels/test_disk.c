@@ -337,17 +337,17 @@ int main(void) {
     printf("skipped: the tests' folder lies in memory\n");
     return 77;
   }
-  only_copies_run_there();
-  a_full_disk_is_named();
-  a_wrong_folder_is_named();
-  an_address_is_no_memory();
+  RUN(only_copies_run_there);
+  RUN(a_full_disk_is_named);
+  RUN(a_wrong_folder_is_named);
+  RUN(an_address_is_no_memory);
   for (int i = 0; i < 5; i++) {
-    check_round_trips(ways[i], i < 2 ? 60 : 16);
-    check_fresh_is_zero();
-    check_copies_within();
-    what_breaks_is_named(ways[i]);
-    the_page_cache_stays_empty(ways[i]);
-    a_kill_leaves_no_file(ways[i]);
+    RUN(check_round_trips, ways[i], i < 2 ? 60 : 16);
+    RUN(check_fresh_is_zero);
+    RUN(check_copies_within);
+    RUN(what_breaks_is_named, ways[i]);
+    RUN(the_page_cache_stays_empty, ways[i]);
+    RUN(a_kill_leaves_no_file, ways[i]);
   }
   return 0;
 }

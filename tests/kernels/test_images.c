@@ -134,7 +134,7 @@ static void check_all(uint64_t seed) {
 }
 
 int main(void) {
-  on_every_level(check_all, 1);
-  check_refusals();
+  RUN_AS("check_all", on_every_level(check_all, 1));
+  RUN(check_refusals);
   return 0;
 }

@@ -57,7 +57,7 @@ static void check_sharing(void) {
 }
 
 int main(void) {
-  check_which();
-  check_sharing();
+  RUN(check_which);
+  RUN(check_sharing);
   return 0;
 }

@@ -231,7 +231,7 @@ static void check_all(uint64_t seed) {
 }
 
 int main(void) {
-  check_documents();
-  on_every_level(check_all, 1);
+  RUN(check_documents);
+  RUN_AS("check_all", on_every_level(check_all, 1));
   return 0;
 }

@@ -45,7 +45,7 @@ static void check_tanh(void) {
 }
 
 int main(void) {
-  check_exp();
-  check_tanh();
+  RUN(check_exp);
+  RUN(check_tanh);
   return 0;
 }

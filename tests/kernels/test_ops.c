@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every op that <sluice/ops.h> declares for models, or ops/ops.h for passes, has its line in
  * ops/ops.def, and every line makes a row that is found by its name and says what all rows must.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <ctype.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static int check_declarations(const char *source, const char *header) {
 }
 
 int main(void) {
-  check_rows();
+  RUN(check_rows);
   const char *source = getenv("SLUICE_SOURCE");
   if (!source) {
     printf("skipped: SLUICE_SOURCE does not say where the headers are\n");

@@ -156,9 +156,9 @@ static void every_setting_is_in_the_hash(void) {
 }
 
 int main(void) {
-  on_every_level(check_all, 1);
-  what_is_left_open_has_its_default();
-  the_rate_follows_its_schedule();
-  every_setting_is_in_the_hash();
+  RUN_AS("check_all", on_every_level(check_all, 1));
+  RUN(what_is_left_open_has_its_default);
+  RUN(the_rate_follows_its_schedule);
+  RUN(every_setting_is_in_the_hash);
   return 0;
 }

@@ -160,8 +160,8 @@ static void check_every_row_that_says_so_is_here(void) {
 }
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
-  check_every_row_that_says_so_is_here();
-  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
+  seeds s = seeds_of(argc, argv, 1, 1);
+  RUN(check_every_row_that_says_so_is_here);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

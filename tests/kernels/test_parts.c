@@ -327,11 +327,11 @@ static void check_random(uint64_t seed, struct sl_team *team) {
 }
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
+  seeds s = seeds_of(argc, argv, 1, 1);
   struct sl_team *team = sli_team_create(3, NULL, NULL);
-  for (uint64_t seed = s.first; seed < s.end; seed++) check_random(seed, team);
-  check_join_of_pieces();
-  check_misfits();
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(check_random, seed, team);
+  RUN(check_join_of_pieces);
+  RUN(check_misfits);
   sli_team_destroy(team);
   return 0;
 }

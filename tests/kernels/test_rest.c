@@ -199,7 +199,7 @@ int main(int argc, char **argv) {
   static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
   seeds all = seeds_of(argc, argv, 1, 1);
   dice d = {.key = all.first};
-  five_bits_lie_as_bytes(&d);
+  RUN(five_bits_lie_as_bytes, &d);
   for (int i = 0; i < MOST_ROWS * MOST_K; i++) x[i] = number(&d);
   for (int i = 0; i < MOST_N; i++) bias[i] = number(&d);
   for (size_t f = 0; f < SLI_COUNT(forms); f++)
@@ -207,10 +207,10 @@ int main(int argc, char **argv) {
       int64_t n = columns[i % SLI_COUNT(columns)], k = widths[(i + f) % SLI_COUNT(widths)];
       make_weight(&forms[f], n, forms[f].bytes ? k : k - 15, &d);
       for (int level = 0; level <= sli_cpu_level(); level++) {
-        check_form(level, &forms[f], rows[i], n, forms[f].bytes ? k : k - 15);
-        check_table(levels[level], &forms[f], n, forms[f].bytes ? k : k - 15);
+        RUN(check_form, level, &forms[f], rows[i], n, forms[f].bytes ? k : k - 15);
+        RUN(check_table, levels[level], &forms[f], n, forms[f].bytes ? k : k - 15);
       }
     }
-  for (uint64_t seed = all.first; seed < all.end; seed++) check_numbers(&(dice){.key = seed});
+  for (uint64_t seed = all.first; seed < all.end; seed++) RUN(check_numbers, &(dice){.key = seed});
   return 0;
 }

@@ -74,7 +74,7 @@ int main(void) {
   char *path = sli_format("%s/tests/reference/rope.txt", source ? source : ".");
   CHECK(reference_lines(path, check_line) == 7, "all cases are there");
   free(path);
-  check_plain();
-  check_refusals();
+  RUN(check_plain);
+  RUN(check_refusals);
   return 0;
 }

@@ -320,8 +320,8 @@ static void check_every_row_with_gradients_is_claimed(void) {
 }
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, (uint64_t)getpid(), 1);
-  check_every_row_with_gradients_is_claimed();
-  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check_all, seed);
+  seeds s = seeds_of(argc, argv, 1, 1);
+  RUN(check_every_row_with_gradients_is_claimed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

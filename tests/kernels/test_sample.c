@@ -104,8 +104,8 @@ int main(void) {
   for (int v = 0; v < VOCABULARY; v++) logits[v] = 3 - 0.17f * (float)v;
   draws d = make(logits);
   for (size_t i = 0; i < SLI_COUNT(settings_of); i++)
-    tokens_are_as_likely_as_they_should_be(&d, &settings_of[i], logits);
-  the_likeliest_are_told(&d, logits);
+    RUN(tokens_are_as_likely_as_they_should_be, &d, &settings_of[i], logits);
+  RUN(the_likeliest_are_told, &d, logits);
   const sl_batch_sequence greedy = {.logprobs = -1};
   CHECK(!draw(&d, &greedy, 1)[3].token, "without a temperature the likeliest");
   ((float *)d.k.in[0])[5] = NAN;

@@ -159,6 +159,6 @@ static void check(uint64_t seed) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
-  for (uint64_t seed = s.first; seed < s.end; seed++) on_every_level(check, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check", on_every_level(check, seed));
   return 0;
 }

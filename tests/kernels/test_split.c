@@ -219,11 +219,11 @@ static void levels_have_the_same_bits(seeds s) {
 int main(int argc, char **argv) {
   seeds random = seeds_of(argc, argv, 1, 24);
   seed_random(11);
-  parts_add_up();
-  what_is_not_finite_stays_so();
-  what_is_tiny_is_nearly_there();
-  sums_are_as_good_as_f32();
-  products_lose_less_than_two_roundings();
-  levels_have_the_same_bits(random);
+  RUN(parts_add_up);
+  RUN(what_is_not_finite_stays_so);
+  RUN(what_is_tiny_is_nearly_there);
+  RUN(sums_are_as_good_as_f32);
+  RUN(products_lose_less_than_two_roundings);
+  RUN(levels_have_the_same_bits, random);
   return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs/ops.md is what the table of rows comes to. With the argument `write` it is written anew.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
     CHECK(f && fputs(text, f) >= 0 && !fclose(f), "%s cannot be written", path);
   }
   char *is = read_all(path);
-  check_same(is, text);
+  RUN(check_same, is, text);
   free(is);
   free(text);
   free(path);

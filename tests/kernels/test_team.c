@@ -173,12 +173,12 @@ int main(void) {
   seed_random(7);
   struct sl_team *teams[MOST_THREADS];
   for (int threads = 1; threads < MOST_THREADS; threads++) {
-    check_every_chunk_runs_once(threads);
+    RUN(check_every_chunk_runs_once, threads);
     teams[threads] = sli_team_create(threads, NULL, NULL);
   }
-  check_every_helper_is_bound_once();
-  check_team_size_does_not_show(teams);
-  for (int i = 0; i < 4; i++) check_threads_do_not_disturb_each_other(&works[i]);
+  RUN(check_every_helper_is_bound_once);
+  RUN(check_team_size_does_not_show, teams);
+  for (int i = 0; i < 4; i++) RUN(check_threads_do_not_disturb_each_other, &works[i]);
   for (int threads = 1; threads < MOST_THREADS; threads++) sli_team_destroy(teams[threads]);
   return 0;
 }

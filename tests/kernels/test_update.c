@@ -2,7 +2,7 @@
 /* The update follows its formulas: sums of squares, clipping, AdamW, the
  * learning rate's schedule; and the rows at the ends of a graph do what they
  * say.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <stdbool.h>
 
 #include "tests/support/kernel_call.h"
@@ -146,17 +146,17 @@ static void check_sources_and_reports_call_back(void) {
 
 int main(void) {
   seed_random(11);
-  check_learning_rate_warms_up_then_follows_the_cosine();
-  check_sumsq_squares_the_sum_of_the_parts(1, 1);
-  check_sumsq_squares_the_sum_of_the_parts(33, 2);
-  check_sumsq_squares_the_sum_of_the_parts(40001, 3);
-  check_clip_scales_to_the_limit(9, 16, 1, 0.2);
-  check_clip_scales_to_the_limit(0.09, 0.16, 1, 1);
-  check_clip_scales_to_the_limit(9, 16, 0, 1);
-  check_adamw_follows_the_formula(SL_TYPE(SL_F32, 33));
-  check_adamw_follows_the_formula(SL_TYPE(SL_F32, 7, 33));
-  check_adamw_follows_the_formula(SL_TYPE(SL_F32, 1, 1));
-  check_fill_writes_the_value_in_every_dtype();
-  check_sources_and_reports_call_back();
+  RUN(check_learning_rate_warms_up_then_follows_the_cosine);
+  RUN(check_sumsq_squares_the_sum_of_the_parts, 1, 1);
+  RUN(check_sumsq_squares_the_sum_of_the_parts, 33, 2);
+  RUN(check_sumsq_squares_the_sum_of_the_parts, 40001, 3);
+  RUN(check_clip_scales_to_the_limit, 9, 16, 1, 0.2);
+  RUN(check_clip_scales_to_the_limit, 0.09, 0.16, 1, 1);
+  RUN(check_clip_scales_to_the_limit, 9, 16, 0, 1);
+  RUN(check_adamw_follows_the_formula, SL_TYPE(SL_F32, 33));
+  RUN(check_adamw_follows_the_formula, SL_TYPE(SL_F32, 7, 33));
+  RUN(check_adamw_follows_the_formula, SL_TYPE(SL_F32, 1, 1));
+  RUN(check_fill_writes_the_value_in_every_dtype);
+  RUN(check_sources_and_reports_call_back);
   return 0;
 }

@@ -753,7 +753,7 @@ def show(seed, number, kind, why, command):
 
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--seed", type=int, default=1)
+    ask.add_argument("--seed", type=int, default=int(os.environ.get("SLUICE_SEED") or 1))
     ask.add_argument("--count", type=int, default=(8 if SLOW else 200) * int(os.environ.get("SLUICE_SEEDS") or 1))
     ask.add_argument("--only", type=int)
     ask.add_argument("--jobs", "-j", type=int, default=2)

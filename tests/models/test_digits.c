@@ -94,8 +94,8 @@ static void check_net(const char *name, const char *path, const char *width, con
 int main(void) {
   const char *source = getenv("SLUICE_SOURCE");
   char *path = sli_format("%s/examples/digits.u8", source ? source : ".");
-  check_net("convolutions", path, "32", "0.002", 97);
-  check_net("transformer", path, "8", "0.005", 94);
+  RUN(check_net, "convolutions", path, "32", "0.002", 97);
+  RUN(check_net, "transformer", path, "8", "0.005", 94);
   free(path);
   return 0;
 }

@@ -326,13 +326,12 @@ static void experts_may_be_empty(void) {
 
 int main(int argc, char **argv) {
   const seeds s = seeds_of(argc, argv, 1, SEEDS);
-  for (uint64_t seed = s.first; seed < s.end; seed++) any_grid_learns_the_same(seed);
-  if (argc > 1) return 0;
-  even_rows_move_what_they_must();
-  experts_may_be_empty();
-  room_is_not_what_is_expected();
-  ids_in_a_row_are_refused_with_the_way_out();
-  losses_are_those_of_one_device();
-  it_goes_with_everything();
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(any_grid_learns_the_same, seed);
+  RUN(even_rows_move_what_they_must);
+  RUN(experts_may_be_empty);
+  RUN(room_is_not_what_is_expected);
+  RUN(ids_in_a_row_are_refused_with_the_way_out);
+  RUN(losses_are_those_of_one_device);
+  RUN(it_goes_with_everything);
   return 0;
 }

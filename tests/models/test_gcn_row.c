@@ -93,9 +93,9 @@ int main(void) {
   sl_graph *g = sl_graph_create(NULL);
   const vertices *v = make_graph(g, N, 5, 4);
   fill_dense(v);
-  whole_and_back(v);
-  pieces_see_the_step_before(v);
-  gradients_are_those_of_this_step(v);
+  RUN(whole_and_back, v);
+  RUN(pieces_see_the_step_before, v);
+  RUN(gradients_are_those_of_this_step, v);
   sl_graph_destroy(g);
   return 0;
 }

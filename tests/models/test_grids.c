@@ -249,8 +249,12 @@ static int same_over_processes(void) {
 }
 
 int main(void) {
-  int close = close_to_one_device() + close_as_given(), schedules = same_in_every_schedule();
-  int pieces = same_in_pieces(), processes = same_over_processes();
+  int close = 0, schedules = 0, pieces = 0, processes = 0;
+  RUN_AS("close_to_one_device", close += close_to_one_device());
+  RUN_AS("close_as_given", close += close_as_given());
+  RUN_AS("same_in_every_schedule", schedules = same_in_every_schedule());
+  RUN_AS("same_in_pieces", pieces = same_in_pieces());
+  RUN_AS("same_over_processes", processes = same_over_processes());
   printf("%d grids within %.1e of one device; the same bits in %d other schedules, %d with pieces, "
          "%d over processes\n", close, furthest, schedules, pieces, processes);
   return 0;

@@ -157,7 +157,7 @@ static void prove_one(uint64_t seed) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
-  for (uint64_t seed = s.first; seed < s.end; seed++) prove_one(seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(prove_one, seed);
   CHECK(over || seeds_count(s) < DRAWS, "in no plan does anything lie over anything");
   return 0;
 }

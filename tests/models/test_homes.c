@@ -193,10 +193,10 @@ static void a_broken_disk_is_named(void) {
 }
 
 int main(int argc, char **argv) {
-  a_broken_disk_is_named();
-  writing_hides_behind_computing();
-  as_much_moves_as_was_said();
-  losses_have_the_same_bits();
-  no_timing_changes_a_bit(seeds_of(argc, argv, 1, SEEDS));
+  RUN(a_broken_disk_is_named);
+  RUN(writing_hides_behind_computing);
+  RUN(as_much_moves_as_was_said);
+  RUN(losses_have_the_same_bits);
+  RUN(no_timing_changes_a_bit, seeds_of(argc, argv, 1, SEEDS));
   return 0;
 }

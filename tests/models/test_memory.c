@@ -296,13 +296,13 @@ int main(void) {
     for (int data = 1; data <= 4; data++)
       for (int tensor = 1; tensor <= 3; tensor++)
         for (int what = NOTHING; what < (data > 1 ? SHARINGS : OPTIMIZER); what++) {
-          check_grid(&shapes[i], data, tensor, (sharing)what, false);
-          if (tensor > 1 && data == 1) check_grid(&shapes[i], data, tensor, (sharing)what, true);
+          RUN(check_grid, &shapes[i], data, tensor, (sharing)what, false);
+          if (tensor > 1 && data == 1) RUN(check_grid, &shapes[i], data, tensor, (sharing)what, true);
         }
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int data = 2; data <= 4; data++)
       for (int what = NOTHING; what < SHARINGS; what++)
-        check_processes(&shapes[i], data, (sharing)what);
-  logits_are_there_once(&shapes[0]);
+        RUN(check_processes, &shapes[i], data, (sharing)what);
+  RUN(logits_are_there_once, &shapes[0]);
   return 0;
 }

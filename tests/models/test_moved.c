@@ -190,9 +190,9 @@ static void pipelines_pass_activations_on(void) {
 }
 
 int main(void) {
-  data_moves_gradients_and_parameters();
-  tensors_move_activations();
-  processes_send_what_is_moved();
-  pipelines_pass_activations_on();
+  RUN(data_moves_gradients_and_parameters);
+  RUN(tensors_move_activations);
+  RUN(processes_send_what_is_moved);
+  RUN(pipelines_pass_activations_on);
   return 0;
 }

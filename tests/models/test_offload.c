@@ -292,12 +292,11 @@ static void what_leaves_hides_behind_computing(void) {
 }
 
 int main(int argc, char **argv) {
-  experts_rows_leave_as_well(seeds_of(argc, argv, 1, (SEEDS + 1) / 2));
-  if (argc > 1) return 0;
-  a_piece_has_its_own_rows();
-  what_leaves_hides_behind_computing();
-  as_much_leaves_as_was_said();
-  no_share_changes_a_bit();
-  no_timing_changes_a_bit(seeds_of(argc, argv, 1, SEEDS));
+  RUN(experts_rows_leave_as_well, seeds_of(argc, argv, 1, (SEEDS + 1) / 2));
+  RUN(a_piece_has_its_own_rows);
+  RUN(what_leaves_hides_behind_computing);
+  RUN(as_much_leaves_as_was_said);
+  RUN(no_share_changes_a_bit);
+  RUN(no_timing_changes_a_bit, seeds_of(argc, argv, 1, SEEDS));
   return 0;
 }

@@ -271,13 +271,13 @@ static void no_timing_changes_a_bit(seeds s) {
 }
 
 int main(int argc, char **argv) {
-  as_much_moves_as_was_said();
-  as_much_is_computed();
-  blocks_take_turns_with_their_records();
-  devices_keep_what_blocks_begin_with();
-  all_pieces_go_through_a_block_before_the_next();
-  no_schedule_changes_a_bit();
-  whatever_else_is_asked_for(seeds_of(argc, argv, 1, SEEDS));
-  no_timing_changes_a_bit(seeds_of(argc, argv, 1, SEEDS));
+  RUN(as_much_moves_as_was_said);
+  RUN(as_much_is_computed);
+  RUN(blocks_take_turns_with_their_records);
+  RUN(devices_keep_what_blocks_begin_with);
+  RUN(all_pieces_go_through_a_block_before_the_next);
+  RUN(no_schedule_changes_a_bit);
+  RUN(whatever_else_is_asked_for, seeds_of(argc, argv, 1, SEEDS));
+  RUN(no_timing_changes_a_bit, seeds_of(argc, argv, 1, SEEDS));
   return 0;
 }

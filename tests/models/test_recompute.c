@@ -109,8 +109,8 @@ static void a_piece_of_a_block_keeps_its_input(void) {
 }
 
 int main(void) {
-  a_block_keeps_what_is_said();
-  a_piece_of_a_block_keeps_its_input();
-  losses_have_the_same_bits();
+  RUN(a_block_keeps_what_is_said);
+  RUN(a_piece_of_a_block_keeps_its_input);
+  RUN(losses_have_the_same_bits);
   return 0;
 }

@@ -2,7 +2,7 @@
 /* The shipped models agree with PyTorch and Hugging Face's transformers: the
  * same losses for 20 steps from the same weights and tokens, the same weights
  * after them, and the same logits from files that transformers wrote.
- * labels: numbers */
+ * labels: numbers smoke */
 #include <math.h>
 #include <string.h>
 
@@ -220,15 +220,15 @@ int main(void) {
       "--min-lr", "3e-4", "--warmup", "4", "--decay-steps", "16"
   char *gpt[] = {"--layers", "4", TRAINING, NULL};
   char *llama[] = {"--layers", "3", "--kv-heads", "2", "--ffn", "176", TRAINING, NULL};
-  losses_agree_with_pytorch("gpt", gpt, 1);
-  losses_agree_with_pytorch("gpt", gpt, 4);
-  losses_agree_with_pytorch("llama", llama, 1);
-  losses_agree_with_pytorch("llama", llama, 3);
+  RUN(losses_agree_with_pytorch, "gpt", gpt, 1);
+  RUN(losses_agree_with_pytorch, "gpt", gpt, 4);
+  RUN(losses_agree_with_pytorch, "llama", llama, 1);
+  RUN(losses_agree_with_pytorch, "llama", llama, 3);
   char *hf_gpt2[] = {"--layers", "2", "--width", "32", "--heads", "2", "--context", "32", NULL};
   char *hf_llama[] = {"--layers", "2", "--width", "32", "--heads", "4", "--kv-heads", "2",
                       "--ffn", "88", "--context", "32", NULL};
-  logits_agree_with_transformers("gpt", "hf_gpt2", hf_gpt2);
-  logits_agree_with_transformers("llama", "hf_llama", hf_llama);
+  RUN(logits_agree_with_transformers, "gpt", "hf_gpt2", hf_gpt2);
+  RUN(logits_agree_with_transformers, "llama", "hf_llama", hf_llama);
   free(tokens);
   return 0;
 }

@@ -274,11 +274,11 @@ static void pieces_make_the_bubble_smaller(void) {
 }
 
 int main(void) {
-  bubbles_and_peaks_are_the_tables();
-  zb_v_idles_by_what_its_last_round_lacks();
-  orders_are_the_published_ones();
-  pieces_make_the_bubble_smaller();
-  bubble_rates_are_the_zero_bubble_papers();
-  latency_costs_what_it_costs_the_published_order();
+  RUN(bubbles_and_peaks_are_the_tables);
+  RUN(zb_v_idles_by_what_its_last_round_lacks);
+  RUN(orders_are_the_published_ones);
+  RUN(pieces_make_the_bubble_smaller);
+  RUN(bubble_rates_are_the_zero_bubble_papers);
+  RUN(latency_costs_what_it_costs_the_published_order);
   return 0;
 }

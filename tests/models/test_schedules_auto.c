@@ -171,12 +171,12 @@ static void check_refusals(void) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 8);
-  for (uint64_t i = s.first; i < s.end; i++) check_draw(i);
-  check_types();
-  check_backward("fused", false);
-  check_backward("split", true);
-  check_refusals();
-  check_chosen();
-  check_texts();
+  for (uint64_t i = s.first; i < s.end; i++) RUN(check_draw, i);
+  RUN(check_types);
+  RUN(check_backward, "fused", false);
+  RUN(check_backward, "split", true);
+  RUN(check_refusals);
+  RUN(check_chosen);
+  RUN(check_texts);
   return 0;
 }

@@ -170,9 +170,9 @@ static void nothing_hangs(void) {
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
   int count = (int)seeds_count(s);
-  nothing_hangs();
-  few_microbatches_are_enough();
-  uneven_stages_and_slow_devices_cost_what_they_must(s.first, count);
-  jitter_costs_what_it_costs_the_published_order(s.first, count);
+  RUN(nothing_hangs);
+  RUN(few_microbatches_are_enough);
+  RUN(uneven_stages_and_slow_devices_cost_what_they_must, s.first, count);
+  RUN(jitter_costs_what_it_costs_the_published_order, s.first, count);
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* On a real GPT with real numbers: every schedule gives bit for bit the same losses,
- * and no device holds more than its plan says. */
+ * and no device holds more than its plan says.
+ * labels: smoke */
 #include <string.h>
 
 #include "base/base.h"

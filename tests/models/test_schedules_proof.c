@@ -238,8 +238,8 @@ static void check_draw(uint64_t seed, const char *kind, sl_clock clock, int timi
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
   for (uint64_t i = s.first; i < s.end; i++) {
-    check_draw(i, "timed", SL_CLOCK_VIRTUAL, 3);
-    if (i % 12 == 0) check_draw(i, "null", SL_CLOCK_REAL, 1);
+    RUN(check_draw, i, "timed", SL_CLOCK_VIRTUAL, 3);
+    if (i % 12 == 0) RUN(check_draw, i, "null", SL_CLOCK_REAL, 1);
   }
   printf("%d accepted, %d refused, %d with advice\n", accepted, refused, advised);
   CHECK(seeds_count(s) < 300 || (accepted > 50 && refused > 50 && advised > 20),

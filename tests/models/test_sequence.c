@@ -412,16 +412,16 @@ static void pieces_learn_and_keep_their_bits(void) {
 }
 
 int main(void) {
-  heads_exchange_what_they_must();
-  chunks_go_around_as_far_as_they_are_seen();
-  chunks_go_around_again();
-  pieces_go_to_all_once();
-  recompute_keeps_what_blocks_read();
-  gathered_parameters_have_slots_enough();
-  zigzag_gives_all_as_much_to_do();
-  sequences_learn_what_one_device_learns();
-  all_axes_together();
-  pieces_learn_and_keep_their_bits();
-  bits_do_not_depend_on_when_and_where();
+  RUN(heads_exchange_what_they_must);
+  RUN(chunks_go_around_as_far_as_they_are_seen);
+  RUN(chunks_go_around_again);
+  RUN(pieces_go_to_all_once);
+  RUN(recompute_keeps_what_blocks_read);
+  RUN(gathered_parameters_have_slots_enough);
+  RUN(zigzag_gives_all_as_much_to_do);
+  RUN(sequences_learn_what_one_device_learns);
+  RUN(all_axes_together);
+  RUN(pieces_learn_and_keep_their_bits);
+  RUN(bits_do_not_depend_on_when_and_where);
   return 0;
 }

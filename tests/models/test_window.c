@@ -216,10 +216,10 @@ static void reading_hides_behind_computing(void) {
 }
 
 int main(int argc, char **argv) {
-  reading_hides_behind_computing();
-  as_much_moves_as_was_said();
-  the_device_has_a_window_of_blocks();
-  losses_have_the_same_bits();
-  no_timing_changes_a_bit(seeds_of(argc, argv, 1, SEEDS));
+  RUN(reading_hides_behind_computing);
+  RUN(as_much_moves_as_was_said);
+  RUN(the_device_has_a_window_of_blocks);
+  RUN(losses_have_the_same_bits);
+  RUN(no_timing_changes_a_bit, seeds_of(argc, argv, 1, SEEDS));
   return 0;
 }

@@ -85,9 +85,9 @@ int main(void) {
     int cores = sl_machine_cores(machine);
     for (int i = 0; i < 20; i++) {
       int threads = draw(1, cores);
-      check(text, machine, draw(1, cores / threads), threads); /* fits */
+      RUN(check, text, machine, draw(1, cores / threads), threads); /* fits */
     }
-    check(text, machine, draw(1, 2 * cores), draw(1, 8)); /* may not */
+    RUN(check, text, machine, draw(1, 2 * cores), draw(1, 8)); /* may not */
     sl_machine_destroy(machine);
   }
   return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement on machines that are known: what goes where, what is printed, what
  * is refused, and that the process's own mask is honoured and threads bound.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -213,13 +213,13 @@ static void the_mask_of_the_process_is_honoured_and_threads_are_bound(void) {
 }
 
 int main(void) {
-  devices_fill_a_cache_before_the_next();
-  devices_stay_inside_a_node_if_they_can();
-  too_few_cores_are_handed_out_in_turn();
-  all_cores_are_shared_out_by_default();
-  the_table_names_cores_nodes_caches_and_sharers();
-  wrong_machines_and_shapes_are_refused_by_name();
-  an_exported_machine_is_read();
-  the_mask_of_the_process_is_honoured_and_threads_are_bound();
+  RUN(devices_fill_a_cache_before_the_next);
+  RUN(devices_stay_inside_a_node_if_they_can);
+  RUN(too_few_cores_are_handed_out_in_turn);
+  RUN(all_cores_are_shared_out_by_default);
+  RUN(the_table_names_cores_nodes_caches_and_sharers);
+  RUN(wrong_machines_and_shapes_are_refused_by_name);
+  RUN(an_exported_machine_is_read);
+  RUN(the_mask_of_the_process_is_honoured_and_threads_are_bound);
   return 0;
 }

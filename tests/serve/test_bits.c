@@ -91,8 +91,8 @@ static void a_log_is_followed(uint64_t seed) {
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    each_batch_gives_the_same_bits(seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++) a_log_is_followed(seed);
+    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
   CHECK((preemptions && shared) || seeds_count(s) < ENOUGH, "some have given up their pages, and some shared others'");
   return 0;
 }

@@ -92,9 +92,9 @@ static void what_keeps_f32_is_refused(void) {
 int main(void) {
   served s = {0};
   served_model(&s, "llama", words);
-  half_the_memory_to_the_byte(&s);
-  near_what_it_is_in_fp32(&s);
-  what_keeps_f32_is_refused();
+  RUN(half_the_memory_to_the_byte, &s);
+  RUN(near_what_it_is_in_fp32, &s);
+  RUN(what_keeps_f32_is_refused);
   sl_args_destroy(s.args);
   return 0;
 }

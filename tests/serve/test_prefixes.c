@@ -104,17 +104,17 @@ int main(void) {
   sl_session_options options = served_options(&s);
   options.rows = 256;
   served_open(&s, &options);
-  full_pages_are_found(s.session);
-  so_are_those_of_answers(s.session);
-  and_those_of_a_tick_under_way(s.session);
+  RUN(full_pages_are_found, s.session);
+  RUN(so_are_those_of_answers, s.session);
+  RUN(and_those_of_a_tick_under_way, s.session);
   sl_session_destroy(s.session);
   options.pages = 4;
   served_open(&s, &options);
-  those_unused_for_longest_go_first(s.session);
+  RUN(those_unused_for_longest_go_first, s.session);
   sl_session_destroy(s.session);
   options.prefixes = SL_PREFIXES_APART;
   served_open(&s, &options);
-  nothing_is_where_that_is_off(s.session);
+  RUN(nothing_is_where_that_is_off, s.session);
   served_close(&s);
   return 0;
 }

@@ -88,6 +88,6 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 2, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    each_batch_gives_the_same_bits(seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
+    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
   return 0;
 }

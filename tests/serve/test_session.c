@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests come to a session from any thread, and each gets its tokens and one end. */
+/* Requests come to a session from any thread, and each gets its tokens and one end.
+ * labels: smoke */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -223,22 +224,22 @@ int main(void) {
   served s = {0};
   served_model(&s, "gpt", small);
   sl_session_options options = served_options(&s);
-  it_is_known_before(&options);
+  RUN(it_is_known_before, &options);
   served_open(&s, &options);
-  each_request_has_one_end(s.session);
-  the_text_is_that_of_the_whole_row(&s);
-  a_token_can_end_it(s.session);
-  the_context_ends_it(s.session);
-  what_is_wrong_is_refused(s.session);
-  limits_change_no_answer(s.session);
-  cancelling_ends_it_once(s.session);
-  what_drains_lets_nothing_in(s.session);
+  RUN(each_request_has_one_end, s.session);
+  RUN(the_text_is_that_of_the_whole_row, &s);
+  RUN(a_token_can_end_it, s.session);
+  RUN(the_context_ends_it, s.session);
+  RUN(what_is_wrong_is_refused, s.session);
+  RUN(limits_change_no_answer, s.session);
+  RUN(cancelling_ends_it_once, s.session);
+  RUN(what_drains_lets_nothing_in, s.session);
   served_close(&s);
-  ticks_wait_for_who_polls();
+  RUN(ticks_wait_for_who_polls);
   served_model(&s, "llama", small);
   options = served_options(&s);
   served_open(&s, &options);
-  the_text_is_that_of_the_whole_row(&s);
+  RUN(the_text_is_that_of_the_whole_row, &s);
   sl_session *none = NULL;
   options.lower.data_parallel = 2;
   CHECK(sl_session_create(&options, &none) == SL_E_UNSUPPORTED && !none, "data are not shared out");

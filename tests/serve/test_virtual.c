@@ -246,18 +246,18 @@ static void ticks_are_priced_as_they_were_found(const served *s) {
 }
 
 int main(void) {
-  corners_are_found_again();
-  ticks_that_were_held_up_count();
-  spreads_of_many_ticks_have_an_end();
+  RUN(corners_are_found_again);
+  RUN(ticks_that_were_held_up_count);
+  RUN(spreads_of_many_ticks_have_an_end);
   served s = {0};
   served_model(&s, "gpt", small);
-  a_long_prompt(&s);
-  groups_fill_a_pipeline(&s);
-  answers_ride_on_prompts(&s);
-  pages_are_counted(&s);
-  devices_share_a_stage(&s);
-  ticks_are_priced_as_they_were_found(&s);
-  what_cannot_be_is_refused(&s);
+  RUN(a_long_prompt, &s);
+  RUN(groups_fill_a_pipeline, &s);
+  RUN(answers_ride_on_prompts, &s);
+  RUN(pages_are_counted, &s);
+  RUN(devices_share_a_stage, &s);
+  RUN(ticks_are_priced_as_they_were_found, &s);
+  RUN(what_cannot_be_is_refused, &s);
   sl_args_destroy(s.args);
   return 0;
 }

@@ -2,38 +2,30 @@
 /* Random cases of a test. Each follows from its seed. The seeds of a run are printed, so that a
  * failed case can be repeated alone:
  *
- *   test_FOLDER_NAME [SEED [COUNT]]
+ *   test_FOLDER_NAME [--only CASE] [SEED [COUNT]]
  *
- * SLUICE_SEEDS=N in the environment runs N times as many (tools/test --long). */
+ * They are the same every time, unless SLUICE_SEED=N in the environment is added to each. SLUICE_SEEDS=N
+ * runs N times as many. tools/test --long draws the first and sets the second to 10. */
 #ifndef SLUICE_TESTS_SEEDS_H
 #define SLUICE_TESTS_SEEDS_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 typedef struct seeds {
   uint64_t first, end; /* [first, end) */
 } seeds;
 
 /* Returns the factor of the number of cases. */
-static inline uint64_t seeds_times(void) {
-  const char *text = getenv("SLUICE_SEEDS");
-  uint64_t times = text ? strtoull(text, NULL, 10) : 1;
-  return times ? times : 1;
-}
+uint64_t seeds_times(void);
+
+/* Returns the seed that the command line names, or the usual one, plus SLUICE_SEED. */
+uint64_t seed_of(int argc, char **argv, uint64_t usual);
 
 /* Returns `usual` cases from `first` on, or those that the command line names: one, if it has
  * only a seed. */
-static inline seeds seeds_of(int argc, char **argv, uint64_t first, uint64_t usual) {
-  seeds s = {argc > 1 ? strtoull(argv[1], NULL, 0) : first, 0};
-  uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : usual * seeds_times();
-  s.end = s.first + count;
-  printf("seeds %llu .. %llu\n", (unsigned long long)s.first, (unsigned long long)s.end - 1);
-  fflush(stdout);
-  return s;
-}
+seeds seeds_of(int argc, char **argv, uint64_t first, uint64_t usual);
 
-static inline uint64_t seeds_count(seeds s) { return s.end - s.first; }
+/* Returns the number of cases, for claims about all of them; 0 if --only chose one. */
+uint64_t seeds_count(seeds s);
 
 #endif

@@ -8,7 +8,7 @@ ADDRESS is the host of the processes. Prints a summary at the end.
 import os, random, socket, struct, sys
 
 MOST_HELD = 1200
-seed = random.randrange(1 << 30)
+seed = int(os.environ.get("SLUICE_SEED") or 1)
 random.seed(seed)
 launcher, address = int(sys.argv[1]), sys.argv[2]
 held, ports, tries = [], {}, 0

@@ -31,6 +31,11 @@ fail() {
 }
 
 skip() { echo "skipped: $*"; exit 77; }
+# draw [SEED]: sets the test's seed, and prints it. It is the same every time, unless SLUICE_SEED says another.
+draw() {
+  seed=${1:-${SLUICE_SEED:-1}}
+  echo "seed $seed"
+}
 # need PROGRAM...: skips the test unless one of them is installed.
 need() {
   local program

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # actorrun and actortrace as a user meets them: what they print, what they leave
 # behind and how they end, with good input and bad.
-# labels: first
+# labels: first smoke
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

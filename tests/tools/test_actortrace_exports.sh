@@ -12,8 +12,8 @@ need python3
 
 traces_make
 for kind in rows svg chrome; do traces_read_back $kind; done
-seed=${1:-$((RANDOM * 32768 + RANDOM))} rounds=${2:-$((160 * ${SLUICE_SEEDS:-1}))}
-echo "seed $seed"
+draw "$@"
+rounds=${2:-$((160 * ${SLUICE_SEEDS:-1}))}
 python3 "$SLUICE_SOURCE/tests/support/damage.py" "$bin/actortrace" a.trace "$rounds" "$seed" \
   >said 2>err || fail "damaged files: $(cat said)"
 cat said

@@ -8,8 +8,7 @@
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
-seed=${SLUICE_SEED:-$(date +%N | sed 's/^0*//')}
-echo "seed $seed"
+draw "$@"
 
 # ---- the same bits ------------------------------------------------------------------------------------
 gpt=(gpt --layers 4 --width 32 --heads 4 --context 32 --batch 8 --data "$reference/tokens.u16")

@@ -11,8 +11,8 @@ set -u
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need python3
 
-count=${2:-$((20 * ${SLUICE_SEEDS:-1}))} seed=${1:-$((RANDOM * 32768 + RANDOM))}
-echo "seeds $seed .. $((seed + count - 1))"
+draw "$@"
+count=${2:-$((20 * ${SLUICE_SEEDS:-1}))}
 words=(--steps 10 --microbatches 2 gpt --layers 4 --width 16 --heads 2 --context 8 --batch 4
        --data "$reference/tokens.u16")
 ends 0 "$actorrun" --stages 4 --report full.json "${words[@]}"

@@ -379,23 +379,23 @@ static void none_outlives_a_killed_launcher(void) {
 
 int main(void) {
   CHECK(mkdtemp(folder), "%s: %m", folder);
-  each_is_told_its_place();
-  the_key_shows_nowhere();
-  shares_of_cores_are_even_and_disjoint();
-  processes_have_cores_of_their_own();
-  lines_are_whole_and_in_order();
-  the_first_ones_words_are_unchanged();
-  what_several_say_is_shown_once();
-  the_first_that_fails_gives_the_status();
-  a_reason_counts_before_what_follows_from_it();
-  a_killed_one_is_the_culprit();
-  a_stopped_one_is_killed_at_once();
-  one_that_stays_stopped_fails();
-  the_others_are_asked_and_then_killed();
-  a_program_that_is_not_there_is_named();
-  two_signals_of_one_moment_are_one();
-  a_second_signal_kills();
-  none_outlives_a_killed_launcher();
+  RUN(each_is_told_its_place);
+  RUN(the_key_shows_nowhere);
+  RUN(shares_of_cores_are_even_and_disjoint);
+  RUN(processes_have_cores_of_their_own);
+  RUN(lines_are_whole_and_in_order);
+  RUN(the_first_ones_words_are_unchanged);
+  RUN(what_several_say_is_shown_once);
+  RUN(the_first_that_fails_gives_the_status);
+  RUN(a_reason_counts_before_what_follows_from_it);
+  RUN(a_killed_one_is_the_culprit);
+  RUN(a_stopped_one_is_killed_at_once);
+  RUN(one_that_stays_stopped_fails);
+  RUN(the_others_are_asked_and_then_killed);
+  RUN(a_program_that_is_not_there_is_named);
+  RUN(two_signals_of_one_moment_are_one);
+  RUN(a_second_signal_kills);
+  RUN(none_outlives_a_killed_launcher);
   forget(MOST_PROCESSES);
   return rmdir(folder) != 0;
 }

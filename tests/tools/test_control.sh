@@ -96,8 +96,8 @@ for pid in "${pids[@]}"; do
   grep -q "^act.b@1 .*2 of at most" "$work/quotas" || fail "after a refusal: $(cat "$work/quotas")"
 done
 
-seed=${SEED:-$(date +%s%N)} changed=0
-echo "seed $seed"
+draw "$@"
+changed=0
 RANDOM=$((seed % 32768))
 while kill -0 "$launcher" 2>/dev/null; do
   name=act.b

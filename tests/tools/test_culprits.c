@@ -53,7 +53,7 @@ static void advised_slots_save_what_was_said(void) {
 }
 
 int main(void) {
-  planted_culprits_are_named();
-  advised_slots_save_what_was_said();
+  RUN(planted_culprits_are_named);
+  RUN(advised_slots_save_what_was_said);
   return 0;
 }

@@ -13,9 +13,8 @@ mount -t tmpfs -o mode=1777 none /dev/shm
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
-seed=${1-$((RANDOM * 32768 + RANDOM))}
+draw "$@"
 RANDOM=$seed
-echo "seed $seed"
 cat >model.c <<'END'
 #include <sluice/sluice.h>
 static const sl_option options[] = {{"data", SL_OPTION_TEXT, NULL, "`FILE` to learn", 0, 0}, {0}};

@@ -8,8 +8,7 @@ set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"
 order=$SLUICE_BUILD/tests/nccl_order
-seed=${1:-$RANDOM}
-echo "seed $seed"
+draw "$@"
 
 model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options: values are checked at once, messages name the option, and a mistyped
  * name finds its neighbour.
- * labels: unthreaded */
+ * labels: unthreaded smoke */
 #include <sluice/model.h>
 
 #include <string.h>
@@ -102,9 +102,9 @@ static void help_shows_every_option(void) {
 }
 
 int main(void) {
-  values_come_from_the_line_or_the_table();
-  bad_values_are_named();
-  a_mistyped_name_finds_its_neighbour();
-  help_shows_every_option();
+  RUN(values_come_from_the_line_or_the_table);
+  RUN(bad_values_are_named);
+  RUN(a_mistyped_name_finds_its_neighbour);
+  RUN(help_shows_every_option);
   return 0;
 }

@@ -2,16 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # actortune plan: as good as trying everything, never over the budget, no slower with more memory, twice
 # as fast on a machine that is twice as fast, the same with any number of threads; its commands make what
-# it says; and what it refuses. The model and the budget are drawn, from a fixed seed but for
-# --long; the seed is printed.
+# it says; and what it refuses. The model and the budget are drawn, from a seed that is printed.
 # labels: random outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 
-drawn=$(date +%N | sed 's/^0*//')
-seed=${SLUICE_SEED:-${SLUICE_SEEDS:+$drawn}}
-seed=${seed:-1}
-echo "seed $seed"
+draw "$@"
 RANDOM=$((seed % 32768))
 layers=$((2 + RANDOM % 3)) width=$((64 * (1 + RANDOM % 3)))
 gpt=(gpt --layers $layers --width $width --heads 4 --context 64 --vocab 256 --batch 8)

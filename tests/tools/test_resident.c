@@ -117,7 +117,7 @@ int main(void) {
   }
   CHECK(mkdtemp(folder), "%s cannot be made", folder);
   write_data(in_folder("data.txt"));
-  for (size_t i = 0; i < SLI_COUNT(claims); i++) check_claim(&claims[i]);
+  for (size_t i = 0; i < SLI_COUNT(claims); i++) RUN(check_claim, &claims[i]);
   unlink(in_folder("data.txt"));
   unlink(in_folder("report.json"));
   rmdir(folder);

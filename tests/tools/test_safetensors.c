@@ -271,14 +271,14 @@ int main(void) {
   const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* the faster one */
   snprintf(path, sizeof path, "%s/sluice-test-%ld.safetensors", folder, (long)getpid());
   snprintf(temporary, sizeof temporary, "%s.tmp.*", path);
-  what_is_written_is_read_back();
-  values_may_come_one_after_another();
-  parts_make_one_file();
-  half_types_are_converted();
-  each_damage_has_its_message();
-  random_damage_never_crashes();
-  a_full_disk_leaves_the_old_file();
-  links_and_modes_are_kept();
+  RUN(what_is_written_is_read_back);
+  RUN(values_may_come_one_after_another);
+  RUN(parts_make_one_file);
+  RUN(half_types_are_converted);
+  RUN(each_damage_has_its_message);
+  RUN(random_damage_never_crashes);
+  RUN(a_full_disk_leaves_the_old_file);
+  RUN(links_and_modes_are_kept);
   unlink(path);
   return 0;
 }

@@ -496,25 +496,25 @@ static void work_can_be_stopped(void) {
 }
 
 int main(int argc, char **argv) {
-  heads_that_are_good();
-  targets_are_paths();
-  heads_that_are_not();
-  bodies_come_in_chunks();
-  chunks_say_only_so_much();
-  a_request_is_read();
-  requests_that_are_wrong();
-  chats_that_are_wrong();
-  messages_that_come_back();
-  a_body_has_only_so_many_values();
-  bodies_take_time_in_proportion();
-  stops_overlap();
-  work_can_be_stopped();
+  RUN(heads_that_are_good);
+  RUN(targets_are_paths);
+  RUN(heads_that_are_not);
+  RUN(bodies_come_in_chunks);
+  RUN(chunks_say_only_so_much);
+  RUN(a_request_is_read);
+  RUN(requests_that_are_wrong);
+  RUN(chats_that_are_wrong);
+  RUN(messages_that_come_back);
+  RUN(a_body_has_only_so_many_values);
+  RUN(bodies_take_time_in_proportion);
+  RUN(stops_overlap);
+  RUN(work_can_be_stopped);
   seeds s = seeds_of(argc, argv, 1, 3000);
   int taken = 0;
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     dice d = {.key = seed};
     taken += damaged_request(&d) + damaged_head(&d) + damaged_body(&d);
-    texts_come_the_same(&d);
+    RUN(texts_come_the_same, &d);
   }
   printf("%d of damaged ones taken\n", taken);
   CHECK(seeds_count(s) < 1000 || taken > 50, "some do no harm");

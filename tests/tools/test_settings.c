@@ -266,13 +266,13 @@ static void numbers_of_profiles_have_their_range(void) {
 
 int main(void) {
   snprintf(path, sizeof path, "/tmp/sluice-test-settings-%ld", (long)getpid());
-  numbers_of_options_have_their_range();
-  sizes_have_their_range();
-  what_cannot_be_counted_is_refused();
-  numbers_of_machine_files_have_their_range();
-  grids_are_counted();
-  rates_of_homes_are_read();
-  numbers_of_profiles_have_their_range();
+  RUN(numbers_of_options_have_their_range);
+  RUN(sizes_have_their_range);
+  RUN(what_cannot_be_counted_is_refused);
+  RUN(numbers_of_machine_files_have_their_range);
+  RUN(grids_are_counted);
+  RUN(rates_of_homes_are_read);
+  RUN(numbers_of_profiles_have_their_range);
   unlink(path);
   return 0;
 }

@@ -197,7 +197,7 @@ static void choose(const kind *k, uint64_t seed) {
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   for (int i = 0; i < KINDS; i++) prepare(&kinds[i]);
-  for (uint64_t seed = s.first; seed < s.end; seed++) choose(&kinds[seed % KINDS], seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(choose, &kinds[seed % KINDS], seed);
   for (int i = 0; i < KINDS; i++) forget(&kinds[i]);
   return 0;
 }

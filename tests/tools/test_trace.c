@@ -329,8 +329,7 @@ static void random_plans_are_read_back(void) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : sli_now_ns() % 1000000;
-  printf("seed %llu\n", (unsigned long long)seed);
+  uint64_t seed = seed_of(argc, argv, 1);
   const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* the faster one */
   snprintf(path, sizeof path, "%s/sluice-test-%ld.trace", folder, (long)getpid());
   make_run();
@@ -341,15 +340,15 @@ int main(int argc, char **argv) {
   CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
   size_t firings = t->nfirings;
   sl_trace_destroy(t);
-  foreign_and_newer_files_are_told(good, count);
-  a_cut_file_is_read_as_far_as_it_goes(good, count, firings);
-  random_damage_never_crashes(good, count, false);
-  random_damage_never_crashes(good, count, true);
-  no_damage_goes_unnoticed(good, count);
-  no_flipped_bit_goes_unnoticed(good, count, seed);
-  crafted_plans_are_run_or_refused(good, count, seed);
-  older_files_are_read();
-  random_plans_are_read_back();
+  RUN(foreign_and_newer_files_are_told, good, count);
+  RUN(a_cut_file_is_read_as_far_as_it_goes, good, count, firings);
+  RUN(random_damage_never_crashes, good, count, false);
+  RUN(random_damage_never_crashes, good, count, true);
+  RUN(no_damage_goes_unnoticed, good, count);
+  RUN(no_flipped_bit_goes_unnoticed, good, count, seed);
+  RUN(crafted_plans_are_run_or_refused, good, count, seed);
+  RUN(older_files_are_read);
+  RUN(random_plans_are_read_back);
   free(good);
   end_run();
   unlink(path);

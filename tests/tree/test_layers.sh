@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # An include points down the list of layers or into its own folder, and public
 # headers know nothing but public headers.
-# labels: unthreaded
+# labels: unthreaded smoke
 set -euo pipefail
 cd "$SLUICE_SOURCE"
 

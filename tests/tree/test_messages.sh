@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # docs/messages.md explains messages that exist.
-# labels: unthreaded outside
+# labels: unthreaded outside smoke
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 exec python3 "$SLUICE_SOURCE/tests/tree/messages.py" "$SLUICE_SOURCE"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Pages render: each table has a head and as many cells in every row, and links find their page and its heading.
-# labels: unthreaded outside
+# labels: unthreaded outside smoke
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 exec python3 - "$SLUICE_SOURCE" <<'P'
