@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # changed.sh FILE...: prints a regular expression of the names of the tests that changes of these files can affect,
 # for ctest -R. It may name too many:
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """coverage.py BUILD: prints the share of lines of each folder that ran, as gcov counted them in this build."""
 import collections
 import gzip
