@@ -512,8 +512,8 @@ static void sequence(reader *r) {
     item kind = one(r);
     if (r->status) return;
     skip_space(r);
-    for (const char *at = r->at; kind != NOTHING && quantifier(r, from, again); skip_space(r), again = true) {
-      if (kind == PLACE) r->at = at, refuse(r, "a quantifier behind a place in the text");
+    for (const char *at = r->at; kind != NOTHING && !r->status && quantifier(r, from, again); skip_space(r), again = true) {
+      if (kind == PLACE && !r->status) r->at = at, refuse(r, "a quantifier behind a place in the text");
       r->last = NO_CHARACTER;
     }
     if (kind == NOTHING) r->last = last;
