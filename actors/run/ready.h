@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "actors/run/state.h"
+#include "base/pause.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -22,7 +23,7 @@
  * may use the core meanwhile. */
 static inline void pause_worker(const sl_runtime *rt) {
   if (rt->oversubscribed) sched_yield();
-  else __builtin_ia32_pause();
+  else sli_pause();
 }
 
 static inline void walk_next(walk *at) {

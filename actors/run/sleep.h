@@ -46,7 +46,7 @@ static bool look_for_news(worker *w, uint64_t start, uint64_t spin) {
     if (gate_has_news(w)) return true;
     for (int i = 0; i < looks; i++) {
       if (sli_mailbox_ready(&w->mailbox)) return true;
-      __builtin_ia32_pause();
+      sli_pause();
     }
     if (w->peers && (w->peers->progress(w->peers->ctx) || sli_mailbox_ready(&w->mailbox)))
       return true;

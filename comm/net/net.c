@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/pause.h"
 #include "comm/net/transport.h"
 #include "comm/net/waker.h"
 
@@ -276,18 +277,12 @@ bool sli_net_progress(sli_net *net) {
   return true;
 }
 
-static inline void relax(void) {
-#if defined __x86_64__
-  __builtin_ia32_pause();
-#endif
-}
-
 /* Spins until an event or `until_ns`; returns whether the wait is over. */
 static bool spin(sli_net *net, uint64_t until_ns) {
   for (;;) {
     if (sli_waker_take(&net->waker) || sli_net_progress(net)) return true;
     if (sli_now_ns() >= until_ns) return false;
-    relax();
+    sli_pause();
   }
 }
 

@@ -35,7 +35,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(linear_served) X(served_digits) X(embedding_served) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
-  X(turn) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
+  X(turn) X(gemm) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
 
 /* Indices of the functions of unary.def. */
 enum {
@@ -250,6 +250,19 @@ typedef struct sli_turn {
   float *to;
   int64_t to_row;
 } sli_turn;
+
+/* ---- products -------------------------------------------------------------------- */
+
+/* C[rows, columns] = A[rows, k] B[k, columns], or adds to C. There is one chunk, 0. */
+typedef struct sli_gemm {
+  int64_t rows, columns, k;
+  const float *a, *b;
+  int64_t a_row, b_row; /* floats from row to row */
+  bool b_transposed;    /* b is [columns, k] */
+  float *c;
+  int64_t c_row;
+  bool add;
+} sli_gemm;
 
 /* ---- rounding to bf16 --------------------------------------------------------- */
 

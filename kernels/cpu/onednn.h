@@ -1,26 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN primitives for matrix products. A call multiplies on the calling thread. */
+/* oneDNN primitives for matrix products, in versions 2 and 3 of the library. A call multiplies on the
+ * calling thread. The library is loaded when it is first needed. Without it, or in a build without
+ * its headers, our own kernels multiply in f32 and bf16 needs tiles. */
 #ifndef SLUICE_ONEDNN_H
 #define SLUICE_ONEDNN_H
-
-#include <dnnl.h>
 
 #include "kernels/cpu/product.h"
 
 /* Operand numbers. */
 enum { SLI_ONEDNN_A, SLI_ONEDNN_B, SLI_ONEDNN_C, SLI_ONEDNN_BIAS, SLI_ONEDNN_SCRATCH, SLI_ONEDNN_OPERANDS };
 
+/* Order in memory of a packed B. */
+typedef struct sli_onednn_order sli_onednn_order;
+
 /* A primitive: some rows of a product, which overwrites C or adds to it; or a packing, from A to
  * C. */
 typedef struct sli_onednn {
   uint64_t number; /* unique in the process; 0: none */
-  dnnl_primitive_t primitive;
+  void *primitive;
   /* owned by the primitive; NULL: no such operand */
-  const dnnl_memory_desc_t *desc[SLI_ONEDNN_OPERANDS];
+  const void *desc[SLI_ONEDNN_OPERANDS];
 } sli_onednn;
 
-/* Initialises the library. Callable from any thread; must precede all other calls. */
+/* Loads the library; false, with a note in the log, if it is not there. Callable from any thread. */
+bool sli_onednn_loads(void);
+/* Prepares the calling thread. Callable from any thread; must precede all calls below. */
 sl_status sli_onednn_start(void);
+/* Returns "oneDNN 2.6.0". */
+const char *sli_onednn_name(void);
+/* Returns "amx-bf16", "avx512-bf16", or "avx512" where bf16 is emulated; NULL: the library has no
+ * bf16 here. It has checked the processor, the system's permission and the user's limit
+ * (ONEDNN_MAX_CPU_ISA). */
+const char *sli_onednn_bf16(void);
 
 /* Returns true if a transposed A must be turned before the kernels of this shape read it. */
 bool sli_onednn_turned(const sli_product_shape *shape);
@@ -31,10 +42,18 @@ int64_t sli_onednn_turned_row(int64_t k);
 /* Creates the product of `rows` rows of this shape, with all columns or, in f32, some. `packed`:
  * order of a packed B; NULL: the library may choose. */
 sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows, int64_t columns,
-                            bool add, const dnnl_memory_desc_t *packed);
+                            bool add, const sli_onednn_order *packed);
+void sli_onednn_destroy(sli_onednn *kernel);
+
+/* Sets *order to the order in which the library wants B for products of this shape and height. */
+sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows, sli_onednn_order **order);
+void sli_onednn_order_destroy(sli_onednn_order *order);
+size_t sli_onednn_order_bytes(const sli_onednn_order *order);
+/* Returns the columns per block if the order is that of pack_bf16 (chunk.h), else 0. */
+int64_t sli_onednn_order_block(const sli_onednn_order *order, int64_t k);
 
 /* Creates the packing of an f32 B into this order. */
-sl_status sli_onednn_packs(const sli_product_shape *shape, const dnnl_memory_desc_t *order, sli_onednn *kernel);
+sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order, sli_onednn *kernel);
 
 /* Runs a primitive. Callable from several threads at once. Operands that the primitive lacks may be
  * NULL. */

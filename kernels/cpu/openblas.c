@@ -52,7 +52,7 @@ static void *open_library(void) {
   return library;
 }
 
-/* Loads OpenBLAS. Logs a failure, because products by oneDNN have other bits. */
+/* Loads OpenBLAS. Logs a failure, because other products have other bits. */
 static void load(void) {
   const char *why = NULL;
   void *library = NULL;
@@ -61,7 +61,7 @@ static void load(void) {
   else if (!is_for_threads(library)) why = "it is not built for threads";
   else cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
   if (cblas_sgemm) take_name(library);
-  else sli_log("note: no OpenBLAS (%s): oneDNN multiplies in its place, which gives other bits", why ? why : "it lacks cblas_sgemm");
+  else sli_log("note: no OpenBLAS (%s): oneDNN or our own kernel multiplies in its place, which gives other bits", why ? why : "it lacks cblas_sgemm");
 }
 
 bool sli_openblas(void) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products. tiles.c computes them if the processor has tiles, except short or narrow f32
  * products. Others go to oneDNN's matmul primitive, or to OpenBLAS if it is installed and faster:
- * in f32 on processors limited to AVX2. The following is about oneDNN.
+ * in f32 on processors limited to AVX2. Without either, f32 products go to our own kernel
+ * (vector/gemm.h). The following is about oneDNN.
  *
  * A product is cut along the rows of C into chunks of equal height, plus a last one for the
  * remainder. Each chunk is one call of the library on one thread. The height follows from the shape
@@ -39,7 +40,7 @@ enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 struct sli_product {
   sli_product_shape shape;
   bool tiles;             /* computed by tiles.c; the fields below are unused */
-  bool openblas;          /* chunks go to OpenBLAS; there are no kernels */
+  enum { ONEDNN, OPENBLAS, OWN } library; /* what computes chunks; only oneDNN has kernels */
   sli_pack *pack;         /* packing of B in each run; NULL: the kernels read B as it is */
   int64_t height, width;  /* rows and columns of a chunk, one of which is all */
   int64_t stretch;        /* length along k of a stretch */
@@ -71,26 +72,18 @@ static int64_t chunk_width(const sli_product_shape *s) {
   return cut ? up((s->n + count - 1) / count, MULTIPLE) : s->n;
 }
 
-/* Sets the order in which products of this shape read a packed B: the library's choice for the
- * plainest of them, so that all agree. */
-static sl_status choose_order(const sli_product_shape *shape, dnnl_memory_desc_t *order) {
-  sli_product_shape plain = *shape;
-  plain.bias = plain.add = false;
-  sli_onednn kernel = {0};
-  sl_status status = sli_onednn_create(&kernel, &plain, chunk_height(shape->m), shape->n, false, NULL);
-  if (status) return status;
-  *order = *kernel.desc[SLI_ONEDNN_B];
-  dnnl_primitive_destroy(kernel.primitive);
-  return SL_OK;
-}
-
 static size_t packed_bytes(const sli_product_shape *shape) {
   sl_type packed = sli_packed_type(shape->k, shape->n);
   return sl_type_bytes(&packed);
 }
 
+/* Returns true if a transposed A is turned into rows before it is multiplied. */
+static bool turns(const sli_product *p) {
+  return p->library == OWN ? p->shape.a_transposed : p->library == ONEDNN && sli_onednn_turned(&p->shape);
+}
+
 /* Creates the kernels of a stretch along k: the last one, or any other. */
-static sl_status stretch_create(sli_product *p, bool last, const dnnl_memory_desc_t *packed) {
+static sl_status stretch_create(sli_product *p, bool last, const sli_onednn_order *packed) {
   sli_product_shape shape = p->shape;
   int64_t rows = shape.m % p->height, columns = shape.n % p->width;
   bool adds = shape.add || p->stretch < shape.k;
@@ -105,22 +98,43 @@ static sl_status stretch_create(sli_product *p, bool last, const dnnl_memory_des
   return status;
 }
 
-static sl_status kernels_create(sli_product *p, const dnnl_memory_desc_t *packed) {
+static sl_status kernels_create(sli_product *p, const sli_onednn_order *packed) {
   sl_status status = stretch_create(p, false, packed);
   return !status && p->shape.k % p->stretch ? stretch_create(p, true, packed) : status;
 }
 
+static bool is_set_to(const char *variable, const char *value) {
+  const char *is = getenv(variable);
+  return is && !strcmp(is, value);
+}
+
+static sl_status choose_library(sli_product *p) {
+  bool own = is_set_to("SLUICE_CPU_FP32", "own") && !p->shape.bf16;
+  if (!own && !p->shape.bf16 && sli_cpu()->openblas && sli_openblas()) p->library = OPENBLAS;
+  else if (!own && sli_onednn_loads()) p->library = ONEDNN;
+  else p->library = OWN;
+  if (p->library == OWN && p->shape.bf16)
+    return sl_fail(SL_E_DEVICE, "products in bf16 need oneDNN, which is not there, or a processor with AMX");
+  return SL_OK;
+}
+
+static sl_status onednn_create(sli_product *p) {
+  sli_onednn_order *order = NULL;
+  SLI_TRY(sli_onednn_start());
+  if (p->shape.bf16) SLI_TRY(sli_onednn_order_create(&p->shape, p->height, &order));
+  sl_status status = kernels_create(p, order);
+  sli_onednn_order_destroy(order);
+  return status;
+}
+
 static sl_status library_create(sli_product *p) {
   const sli_product_shape *shape = &p->shape;
-  dnnl_memory_desc_t order, *packed = shape->bf16 ? &order : NULL;
-  SLI_TRY(sli_onednn_start());
-  if (packed) SLI_TRY(choose_order(shape, packed));
-  p->openblas = !shape->bf16 && sli_cpu()->openblas && sli_openblas();
-  p->width = p->openblas ? shape->n : chunk_width(shape);
+  SLI_TRY(choose_library(p));
+  p->width = p->library == OPENBLAS ? shape->n : chunk_width(shape);
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
-  p->stretch = sli_onednn_turned(shape) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
-  if (!p->openblas) SLI_TRY(kernels_create(p, packed));
-  return packed && !shape->b_packed ? sli_pack_create(shape, packed_bytes(shape), &p->pack) : SL_OK;
+  p->stretch = turns(p) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
+  if (p->library == ONEDNN) SLI_TRY(onednn_create(p));
+  return shape->bf16 && !shape->b_packed ? sli_pack_create(shape, packed_bytes(shape), &p->pack) : SL_OK;
 }
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
@@ -137,9 +151,8 @@ void sli_product_destroy(sli_product *product) {
   if (!product) return;
   sli_pack_destroy(product->pack);
   for (int i = 0; i < 4; i++) {
-    const sli_onednn *whole = &product->kernels[i / 2].whole[i % 2], *rest = &product->kernels[i / 2].rest[i % 2];
-    if (whole->primitive) dnnl_primitive_destroy(whole->primitive);
-    if (rest->primitive) dnnl_primitive_destroy(rest->primitive);
+    sli_onednn_destroy(&product->kernels[i / 2].whole[i % 2]);
+    sli_onednn_destroy(&product->kernels[i / 2].rest[i % 2]);
   }
   free(product);
 }
@@ -186,18 +199,23 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
   if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
   if (s->a_transposed) {
     const float *from = (const float *)run->a + k * s->m + row;
-    return sli_onednn_turned(s) ? turn_rows(from, s->m, steps, rows) : from;
+    return turns(run->product) ? turn_rows(from, s->m, steps, rows) : from;
   }
   const float *a = (const float *)run->a + row * s->k;
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
 
+/* Puts the bias into some rows and columns of C, or adds it to them. */
+static void begin_with_bias(const struct run *run, float *c, int64_t rows, const float *bias, int64_t columns) {
+  for (int64_t r = 0; r < rows && bias; r++, c += run->product->shape.n)
+    for (int64_t i = 0; i < columns; i++) c[i] = bias[i] + (run->add ? c[i] : 0);
+}
+
 /* Multiplies by OpenBLAS, which has no bias. */
-static void multiply_rows(const struct run *run, int64_t row, int64_t rows) {
+static void multiply_by_openblas(const struct run *run, int64_t row, int64_t rows) {
   const sli_product_shape *s = &run->product->shape;
   float *c = run->c + row * s->n;
-  for (int64_t r = 0; r < rows && run->bias; r++)
-    for (int64_t i = 0; i < s->n; i++) c[r * s->n + i] = run->bias[i] + (run->add ? c[r * s->n + i] : 0);
+  begin_with_bias(run, c, rows, run->bias, s->n);
   sli_openblas_multiply(&(sli_sgemm){
       .m = rows, .n = s->n, .k = s->k, .a_transposed = s->a_transposed, .b_transposed = s->b_transposed,
       .add = run->add || run->bias, .a = (const float *)run->a + (s->a_transposed ? row : row * s->k),
@@ -205,25 +223,50 @@ static void multiply_rows(const struct run *run, int64_t row, int64_t rows) {
       .b = run->b, .b_row = s->b_transposed ? s->k : s->n, .c = c});
 }
 
+/* A chunk of C, and the stretch of k that is added to it. */
+struct chunk {
+  int64_t row, rows, column, columns, k, steps;
+};
+
+static void multiply_by_own(const struct run *run, const struct chunk *at) {
+  const sli_product_shape *s = &run->product->shape;
+  const float *bias = run->bias ? run->bias + at->column : NULL, *b = run->b;
+  float *c = run->c + at->row * s->n + at->column;
+  if (!at->k) begin_with_bias(run, c, at->rows, bias, at->columns);
+  sli_cpu()->gemm(&(sli_gemm){
+      .rows = at->rows, .columns = at->columns, .k = at->steps, .a = operand_rows(run, at->row, at->rows, at->k, at->steps),
+      .a_row = s->a_transposed ? sli_onednn_turned_row(at->steps) : s->k,
+      .b = s->b_transposed ? b + at->column * s->k + at->k : b + at->k * s->n + at->column,
+      .b_row = s->b_transposed ? s->k : s->n, .b_transposed = s->b_transposed,
+      .c = c, .c_row = s->n, .add = run->add || bias || at->k}, 0);
+}
+
+static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
+  const sli_product *p = run->product;
+  const sli_product_shape *s = &p->shape;
+  bool whole = at->rows == p->height && at->columns == p->width, last = at->steps < p->stretch;
+  const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
+  /* bf16: k from 0 */
+  const float *b = (const float *)run->b + (s->b_transposed ? at->column * s->k : at->k * s->n + at->column);
+  sli_onednn_run(&kernel[run->add || at->k], operand_rows(run, at->row, at->rows, at->k, at->steps), b,
+                 run->bias ? run->bias + at->column : NULL, run->c + at->row * s->n + at->column);
+}
+
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  int64_t row = i / chunks_across(p) * p->height, column = i % chunks_across(p) * p->width;
-  int64_t rows = SLI_MIN(p->height, s->m - row), columns = SLI_MIN(p->width, s->n - column);
-  if (p->openblas) {
-    multiply_rows(run, row, rows);
+  struct chunk at = {.row = i / chunks_across(p) * p->height, .column = i % chunks_across(p) * p->width};
+  at.rows = SLI_MIN(p->height, s->m - at.row);
+  at.columns = SLI_MIN(p->width, s->n - at.column);
+  if (p->library == OPENBLAS) {
+    multiply_by_openblas(run, at.row, at.rows);
     return;
   }
-  bool whole = rows == p->height && columns == p->width;
-  for (int64_t k = 0, steps; k < s->k; k += steps) {
-    steps = SLI_MIN(p->stretch, s->k - k);
-    bool last = steps < p->stretch;
-    const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
-    /* bf16: k from 0 */
-    const float *b = (const float *)run->b + (s->b_transposed ? column * s->k : k * s->n + column);
-    sli_onednn_run(&kernel[run->add || k], operand_rows(run, row, rows, k, steps), b,
-                   run->bias ? run->bias + column : NULL, run->c + row * s->n + column);
+  for (; at.k < s->k; at.k += at.steps) {
+    at.steps = SLI_MIN(p->stretch, s->k - at.k);
+    if (p->library == OWN) multiply_by_own(run, &at);
+    else multiply_by_onednn(run, &at);
   }
 }
 
@@ -287,27 +330,19 @@ struct sli_pack {
   sli_onednn kernel; /* then: a reorder, from A to C */
 };
 
-/* Returns the columns per block if the order is that of pack_bf16, else 0. */
-static int64_t packed_block(const dnnl_memory_desc_t *order, int64_t k) {
-  const dnnl_blocking_desc_t *b = &order->format_desc.blocking;
-  bool three = order->format_kind == dnnl_blocked && b->inner_nblks == 3;
-  if (!three || b->inner_idxs[0] || b->inner_idxs[1] != 1 || b->inner_idxs[2]) return 0;
-  int64_t block = b->inner_blks[1];
-  bool ours = b->inner_blks[0] == 16 && b->inner_blks[2] == 2 && block % 16 == 0 &&
-              b->strides[0] == 32 * block && b->strides[1] == sli_turned_row(k) * block;
-  return ours ? block : 0;
-}
-
 static sl_status pack_for_library(const sli_product_shape *shape, size_t room, sli_pack *p) {
-  dnnl_memory_desc_t order;
+  sli_onednn_order *order;
   SLI_TRY(sli_onednn_start());
-  SLI_TRY(choose_order(shape, &order));
-  size_t bytes = dnnl_memory_desc_get_size(&order);
+  SLI_TRY(sli_onednn_order_create(shape, chunk_height(shape->m), &order));
+  size_t bytes = sli_onednn_order_bytes(order);
+  sl_status status = SL_OK;
+  p->turning.block = sli_onednn_order_block(order, shape->k);
   if (bytes > room)
-    return sl_fail(SL_E_DEVICE, "oneDNN packs [%lld, %lld] into %zu bytes; there is room for %zu",
-                   (long long)shape->k, (long long)shape->n, bytes, room);
-  p->turning.block = packed_block(&order, shape->k);
-  return p->turning.block ? SL_OK : sli_onednn_packs(shape, &order, &p->kernel);
+    status = sl_fail(SL_E_DEVICE, "oneDNN packs [%lld, %lld] into %zu bytes; there is room for %zu",
+                     (long long)shape->k, (long long)shape->n, bytes, room);
+  else if (!p->turning.block) status = sli_onednn_packs(shape, order, &p->kernel);
+  sli_onednn_order_destroy(order);
+  return status;
 }
 
 sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
@@ -322,7 +357,7 @@ sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack 
 
 void sli_pack_destroy(sli_pack *pack) {
   if (!pack) return;
-  if (pack->kernel.primitive) dnnl_primitive_destroy(pack->kernel.primitive);
+  sli_onednn_destroy(&pack->kernel);
   free(pack);
 }
 
@@ -336,27 +371,26 @@ void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, vo
 
 /* ---- bf16 ------------------------------------------------------------------------- */
 
-/* Asks the library, which has checked the processor, the system's permission and the user's limit
- * (ONEDNN_MAX_CPU_ISA). */
 const char *sl_cpu_bf16(void) {
-  unsigned isa = dnnl_get_effective_cpu_isa();
+  const char *library = sli_onednn_bf16();
   if (sli_has_tiles()) return sli_cpu()->tiles ? "amx-bf16" : "emulated";
-  if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) return "amx-bf16";
-  if ((isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16) return "avx512-bf16";
-  const char *emulate = getenv("SLUICE_CPU_BF16"); /* see also sli_has_tiles */
-  bool can = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-  return can && emulate && !strcmp(emulate, "1") ? "emulated" : NULL;
+  if (library && strcmp(library, "avx512")) return library;
+  return library && is_set_to("SLUICE_CPU_BF16", "1") ? "emulated" : NULL; /* see also sli_has_tiles */
+}
+
+/* Names what computes an f32 product that is not on tiles. */
+static const char *library_name(void) {
+  bool own = is_set_to("SLUICE_CPU_FP32", "own");
+  if (!own && sli_cpu()->openblas && sli_openblas()) return sli_openblas_name();
+  return !own && sli_onednn_loads() ? sli_onednn_name() : "vectors";
 }
 
 /* Names the library of the products. With tiles, it still computes short and narrow f32
  * products. */
 const char *sl_cpu_products(bool bf16) {
   static __thread char text[128];
-  const dnnl_version_t *v = dnnl_version();
-  bool openblas = !bf16 && sli_cpu()->openblas && sli_openblas();
   if (bf16 && sli_has_tiles()) return "tiles";
-  int n = snprintf(text, sizeof text, "%s", sli_has_tiles() ? "tiles and " : "");
-  if (openblas) snprintf(text + n, sizeof text - (size_t)n, "%s", sli_openblas_name());
-  else snprintf(text + n, sizeof text - (size_t)n, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+  if (bf16) return sli_onednn_loads() ? sli_onednn_name() : "nothing";
+  snprintf(text, sizeof text, "%s%s", sli_has_tiles() ? "tiles and " : "", library_name());
   return text;
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/pause.h"
 #include "kernels/doing.h"
 
 enum { SPIN_NS = 30000, SPINS_PER_LOOK = 64 };
@@ -60,14 +61,6 @@ static void futex_wake(atomic_uint *word, int count) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-static void relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 /* Claims and runs chunks until the current call has none left. */
 static void work(struct sl_team *team) {
   uint_fast64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
@@ -93,7 +86,7 @@ static bool spin_for_work(struct sl_team *team) {
   do {
     for (int i = 0; i < SPINS_PER_LOOK; i++) {
       if (has_work(team)) return true;
-      relax();
+      sli_pause();
     }
   } while (sli_now_ns() < end);
   return false;
@@ -165,7 +158,7 @@ int sl_team_size(const struct sl_team *team) {
 static void join(struct sl_team *team) {
   uint64_t end = 0;
   for (int i = 1; atomic_load_explicit(&team->unfinished, memory_order_acquire); i++) {
-    relax();
+    sli_pause();
     if (i % SPINS_PER_LOOK) continue;
     uint64_t now = sli_now_ns();
     if (!end) end = now + SPIN_NS;

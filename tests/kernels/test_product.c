@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of matrices in f32 are the sums of their definition, whichever way round their operands lie, and
  * have the same bits for teams of any size, chunk by chunk, and on threads that multiply at once; on every CPU level by
- * the library that it has for them, and on the best one on tiles as well, which it can pretend to have (that all levels
+ * the library that it has for them and by our own kernel, and on the best one on tiles as well, which it can pretend to have (that all levels
  * multiply alike there shows test_split.c).
  *
  * labels: computes */
@@ -150,11 +150,12 @@ static void threads_do_not_disturb_each_other(int times) {
 static void check_all(uint64_t seed) {
   struct sl_team *teams[] = {sli_team_create(2, NULL, NULL), sli_team_create(3, NULL, NULL)};
   bool best = atoi(getenv("SLUICE_CPU_LEVEL")) == 4; /* of those that there are */
-  for (int tiles = 0; tiles <= best; tiles++) {
-    setenv("SLUICE_CPU_FP32", tiles ? "tiles" : "library", 1);
+  static const char *const ways[] = {"library", "own", "tiles"};
+  for (int way = 0; way < 2 + best; way++) {
+    setenv("SLUICE_CPU_FP32", ways[way], 1);
     srand((unsigned)seed);
     products_are_sums(teams, 2);
-    threads_do_not_disturb_each_other(tiles ? 100 : 2000); /* it is the library that has to prove it */
+    threads_do_not_disturb_each_other(way ? 100 : 2000); /* it is the library that has to prove it */
   }
   for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);
 }

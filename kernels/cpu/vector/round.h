@@ -32,7 +32,7 @@ static inline vec pair(vec low, vec high) {
 #if defined(__AVX512BF16__)
   hhvec both = (hhvec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low), order;
   for (int l = 0; l < 2 * LANES; l++) order[l] = (uint16_t)(l / 2 + l % 2 * LANES);
-  return (vec)__builtin_shuffle(both, order);
+  return (vec)SHUFFLE(both, order);
 #else
   return (vec)(round_bits(low) | round_bits(high) << 16);
 #endif
@@ -45,7 +45,7 @@ static inline vec neighbours(vec a, vec b) {
 #else
   ivec even, odd;
   for (int l = 0; l < LANES; l++) even[l] = 2 * l, odd[l] = 2 * l + 1;
-  return pair(__builtin_shuffle(a, b, even), __builtin_shuffle(a, b, odd));
+  return pair(SHUFFLE2(a, b, even), SHUFFLE2(a, b, odd));
 #endif
 }
 

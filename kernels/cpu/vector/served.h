@@ -137,7 +137,7 @@ INLINE void weigh(served_query *x, int n, vec *s) {
     m = vmax(s[v * n], m);
   }
 #pragma GCC unroll 4
-  for (int half = LANES / 2; half; half /= 2) m = vmax(m, __builtin_shuffle(m, lanes() ^ half));
+  for (int half = LANES / 2; half; half /= 2) m = vmax(m, SHUFFLE(m, lanes() ^ half));
   float top = m[0];
   vec fade = vexp_low(set(x->top - top));
   x->total = x->total * fade;

@@ -30,13 +30,13 @@ static inline ivec larger(ivec a, ivec b) {
 /* Return the largest and the sum of a vector's lanes. */
 static inline __attribute__((always_inline)) int32_t largest_lane(ivec v) {
 #pragma GCC unroll 4
-  for (int half = LANES / 2; half; half /= 2) v = larger(v, __builtin_shuffle(v, lanes() ^ half));
+  for (int half = LANES / 2; half; half /= 2) v = larger(v, SHUFFLE(v, lanes() ^ half));
   return v[0];
 }
 
 static inline __attribute__((always_inline)) int32_t sum_of_lanes(ivec v) {
 #pragma GCC unroll 4
-  for (int half = LANES / 2; half; half /= 2) v += __builtin_shuffle(v, lanes() ^ half);
+  for (int half = LANES / 2; half; half /= 2) v += SHUFFLE(v, lanes() ^ half);
   return v[0];
 }
 
@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) ivec quads_of(ivec integers) {
   bytes turned;
 #pragma GCC unroll 64
   for (int i = 0; i < LANES * 4; i++) turned[i] = (uint8_t)(i / 16 * 16 + i % 4 * 4 + i / 4 % 4);
-  return (ivec)__builtin_shuffle((bytes)((integers + 0x808080) ^ 0x808080), turned);
+  return (ivec)SHUFFLE((bytes)((integers + 0x808080) ^ 0x808080), turned);
 }
 
 /* Returns the digits of integers in pairs. */
@@ -72,7 +72,7 @@ static inline __attribute__((always_inline)) ivec pairs_of(ivec integers) {
 #pragma GCC unroll 32
   for (int i = 0; i < LANES * 2; i++) turned[i] = (uint16_t)(i / 8 * 8 + i % 2 * 4 + i / 2 % 2 * 2 + i / 4 % 2);
   ivec low = integers << 24 >> 24;
-  return (ivec)__builtin_shuffle((halves)((integers - low) << 8 | (low & 0xffff)), turned);
+  return (ivec)SHUFFLE((halves)((integers - low) << 8 | (low & 0xffff)), turned);
 }
 
 /* Multiplies numbers by a power of two that f32 may not represent, and rounds to the nearest

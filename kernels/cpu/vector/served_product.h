@@ -15,7 +15,7 @@ static inline __attribute__((always_inline)) vec sums(vec *v) {
     const ivec low = lanes() + (lanes() & -half), high = low + half;
 #pragma GCC unroll 16
     for (int i = 0; i < half; i++)
-      v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], low) + __builtin_shuffle(v[2 * i], v[2 * i + 1], high);
+      v[i] = SHUFFLE2(v[2 * i], v[2 * i + 1], low) + SHUFFLE2(v[2 * i], v[2 * i + 1], high);
   }
   return v[0];
 }

@@ -25,6 +25,27 @@ typedef struct dvec {
   dhalf low, high;
 } dvec;
 
+/* Puts the lanes of one vector, or of two in a row, in the given order. GCC has a builtin for orders
+ * that are no constants. clang turns these loops into shuffles where the order is one after all. */
+#if defined(__clang__)
+#define SHUFFLE2(a, b, order) SHUFFLED(a, b, order, 2 * LANES_)
+#define SHUFFLE(a, order) SHUFFLED(a, a, order, LANES_)
+#define SHUFFLED(a, b, order, modulo)                                          \
+  ({                                                                           \
+    __typeof__(a) first_ = (a), second_ = (b), mixed_;                         \
+    __typeof__(order) order_ = (order);                                        \
+    enum { LANES_ = sizeof first_ / sizeof first_[0] };                        \
+    for (int l_ = 0; l_ < LANES_; l_++) {                                      \
+      int at_ = (int)order_[l_] & ((modulo) - 1);                              \
+      mixed_[l_] = at_ < LANES_ ? first_[at_] : second_[at_ - LANES_];         \
+    }                                                                          \
+    mixed_;                                                                    \
+  })
+#else
+#define SHUFFLE(a, order) __builtin_shuffle(a, order)
+#define SHUFFLE2(a, b, order) __builtin_shuffle(a, b, order)
+#endif
+
 static inline vec set(float x) {
   return x - (vec){0};
 }
@@ -292,8 +313,8 @@ static inline void transpose(vec *v) {
   for (int step = 1; step < LANES; step *= 2) {
     vec w[LANES];
     for (int i = 0; i < LANES / 2; i++) {
-      w[2 * i] = __builtin_shuffle(v[i], v[i + LANES / 2], low);
-      w[2 * i + 1] = __builtin_shuffle(v[i], v[i + LANES / 2], high);
+      w[2 * i] = SHUFFLE2(v[i], v[i + LANES / 2], low);
+      w[2 * i + 1] = SHUFFLE2(v[i], v[i + LANES / 2], high);
     }
     for (int i = 0; i < LANES; i++) v[i] = w[i];
   }

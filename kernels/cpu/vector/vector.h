@@ -13,6 +13,7 @@
 #include "kernels/cpu/vector/split.h"
 #include "kernels/cpu/vector/attention_ahead.h"
 #include "kernels/cpu/vector/attention_product.h"
+#include "kernels/cpu/vector/gemm.h"
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/attention_b.h"
 #include "kernels/cpu/vector/elementwise.h"
