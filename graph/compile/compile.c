@@ -36,8 +36,8 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   sl_status status = sli_compile_passes(to, in);
   if (!status && !pick->schedule)
     status = sli_search(in, in->options->chunks, MOST_CHUNKS, pick);
-  if (!status && in->options->skip > 0)
-    status = sli_skip(in, in->options->skip, in->options->swap, pick);
+  if (!status && in->options->skip > 0 && !pick->paths)
+    status = sli_skip(in, pick);
   if (status) return status;
   sli_lowering *l = sli_lowering_create(in, pick);
   status = sli_lower(l);

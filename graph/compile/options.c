@@ -51,9 +51,17 @@ static sl_status read_paths(sli_inputs *in) {
   return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
 }
 
+/* Reads what an earlier search found. */
+static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
+  sl_status status = sli_pick_read(in->options->chosen, &in->g->arena, out);
+  if (status || !out->paths || out->paths->microbatches == in->m) return status;
+  return sl_fail(SL_E_USAGE, "paths of %d microbatches were chosen, and there are %d", out->paths->microbatches, in->m);
+}
+
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   const sl_lower_options *o = in->options;
-  if (sli_compile_searches(o)) return o->chosen ? sli_pick_read(o->chosen, out) : SL_OK;
+  if (o->chosen && (sli_compile_searches(o) || o->skip > 0)) return read_chosen(in, out);
+  if (sli_compile_searches(o)) return SL_OK;
   const sli_schedule *row = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
   if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
   int chunks = o->chunks ? o->chunks : sl_schedule_chunks(row->name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Result of a search as text: the schedule, and all numbers that are not 0.
+/* Result of a search as text: the schedule, all numbers that are not 0, and paths if microbatches skip stages.
  *
- *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6 */
+ *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6 paths=0.2.3,0.1.3 */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +30,12 @@ static int *number_of(sli_pick *p, const char *name, int stage) {
   return NULL;
 }
 
+static void print_paths(FILE *out, const sli_paths *paths) {
+  for (int i = 0; i < paths->microbatches; i++)
+    for (int n = 0; n < paths->of[i].length; n++)
+      fprintf(out, "%s%d", n ? "." : i ? "," : " paths=", paths->of[i].stage[n]);
+}
+
 char *sli_pick_format(const sli_pick *pick) {
   static const char *const wide[] = {"act.b", "act.w", "pool", "watermark", "pool.most", "order"};
   static const char *const staged[] = {"act.b", "act.w"};
@@ -48,8 +54,39 @@ char *sli_pick_format(const sli_pick *pick) {
       int value = *number_of(&p, staged[i], s);
       if (value) fprintf(out, " %s@%d=%d", staged[i], s, value);
     }
+  if (p.paths) print_paths(out, p.paths);
   fclose(out);
   return text;
+}
+
+/* Reads "0.2.3", of at most `most` stages. */
+static bool read_path(const char *text, size_t most, sli_arena *arena, sli_path *out) {
+  out->stage = sli_arena_alloc(arena, most * sizeof *out->stage);
+  for (char *end;; text = end + 1) {
+    long stage = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : -1;
+    if (stage < 0 || stage > 1 << 20) return false;
+    out->stage[out->length++] = (int)stage;
+    if (*end != '.') return !*end;
+  }
+}
+
+static size_t count_of(const char *text, char c) {
+  size_t n = 0;
+  for (; *text; text++) n += *text == c;
+  return n;
+}
+
+/* Reads "0.2.3,0.1.3"; modifies the text. */
+static bool read_paths(char *text, sli_arena *arena, const sli_paths **out) {
+  sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
+  *paths = (sli_paths){.file = "paths found", .of = sli_arena_alloc(arena, (count_of(text, ',') + 1) * sizeof *paths->of)};
+  *out = paths;
+  for (char *end; text; text = end) {
+    end = strchr(text, ',');
+    if (end) *end++ = 0;
+    if (!read_path(text, count_of(text, '.') + 1, arena, &paths->of[paths->microbatches++])) return false;
+  }
+  return true;
 }
 
 /* Reads "act.b@2=-1"; modifies the text. */
@@ -74,18 +111,20 @@ static bool read_number(char *word, sli_pick *out) {
   return to;
 }
 
-static bool read_pick(char *text, sli_pick *out) {
+static bool read_pick(char *text, sli_arena *arena, sli_pick *out) {
   char *state = NULL, *word = strtok_r(text, " ", &state);
   *out = (sli_pick){.schedule = word ? sli_schedule_find(word) : NULL};
   if (!out->schedule) return false;
-  while ((word = strtok_r(NULL, " ", &state)))
-    if (!read_number(word, out)) return false;
+  while ((word = strtok_r(NULL, " ", &state))) {
+    bool paths = !strncmp(word, "paths=", 6);
+    if (!(paths ? read_paths(word + 6, arena, &out->paths) : read_number(word, out))) return false;
+  }
   return out->v > 0 && (!out->schedule->chunks_fixed || out->v == out->schedule->chunks);
 }
 
-sl_status sli_pick_read(const char *text, sli_pick *out) {
+sl_status sli_pick_read(const char *text, sli_arena *arena, sli_pick *out) {
   char *words = sli_strdup(text);
-  bool good = read_pick(words, out);
+  bool good = read_pick(words, arena, out);
   free(words);
   return good ? SL_OK : sl_fail(SL_E_USAGE, "no schedule is chosen like this: %s", text);
 }

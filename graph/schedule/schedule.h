@@ -96,9 +96,10 @@ typedef struct sli_pick {
   const sli_paths *paths; /* NULL: all microbatches go through all stages */
 } sli_pick;
 
-/* Convert a pick to text and back, for processes that do not search. The caller frees the text. */
+/* Convert a pick to text and back, for processes that do not search. The caller frees the text; paths are read into
+ * the arena. */
 char *sli_pick_format(const sli_pick *pick);
-sl_status sli_pick_read(const char *text, sli_pick *out);
+sl_status sli_pick_read(const char *text, sli_arena *arena, sli_pick *out);
 
 /* Maps stages along the model to devices and chunks, [p * v] each. Layouts are "line", "loop"
  * and "vee". */

@@ -12,6 +12,8 @@
  * longer than the one some tries ago (Burke and Bykov, "The late acceptance hill-climbing
  * heuristic", EJOR 258(1), 2017), so that it crosses plateaus; the best result counts.
  *
+ * Where the plan itself is one of many that a search tries, stages are skipped in turn, and nothing is searched for.
+ *
  * The effort is counted in firings, not in seconds, and random numbers are seeded, so that every
  * process finds the same paths. */
 #include <math.h>
@@ -78,8 +80,7 @@ static void keep_best(search *s) {
   copy_paths(s, &s->best, &s->paths);
 }
 
-/* ---- starting points
- * --------------------------------------------------------------------------- */
+/* ---- starting points ---------------------------------------------------------------------- */
 
 /* Numbers of microbatches that skip all stages at the ends of a step, and how the others rotate. */
 typedef struct beginning {
@@ -166,8 +167,7 @@ static void try_beginnings(search *s) {
       for (int last = 0; last <= MOST_BARE; last++) try_beginning(s, (beginning){first, last, stride});
 }
 
-/* ---- moves
- * ---------------------------------------------------------------------------------------- */
+/* ---- moves ------------------------------------------------------------------------------------ */
 
 /* Returns a random number from 0 to n - 1 (splitmix64). */
 static int draw(search *s, int n) {
@@ -262,8 +262,6 @@ static void make_room(const search *s, sli_paths *to) {
 
 static sl_status find(search *s, bool swap) {
   sli_paths before;
-  make_room(s, &s->paths);
-  make_room(s, &s->best);
   make_room(s, &before);
   try_beginnings(s);
   if (s->best_seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
@@ -275,10 +273,19 @@ static sl_status find(search *s, bool swap) {
   return SL_OK;
 }
 
-sl_status sli_skip(const sli_inputs *in, double share, bool swap, sli_pick *pick) {
+static void skip_in_turn(search *s) {
+  begin(s, (beginning){.stride = 1});
+  copy_paths(s, &s->best, &s->paths);
+}
+
+sl_status sli_skip(const sli_inputs *in, sli_pick *pick) {
+  const sl_lower_options *o = in->options;
   search s = {.in = in, .pick = *pick, .stages = in->p * pick->v, .most = MOST_FIRINGS, .best_seconds = INFINITY};
-  sl_status status = count_out(&s, share);
-  if (!status) status = find(&s, swap);
+  sl_status status = count_out(&s, o->skip);
+  make_room(&s, &s.paths);
+  make_room(&s, &s.best);
+  if (!status && o->skip_in_turn) skip_in_turn(&s);
+  else if (!status) status = find(&s, o->swap);
   if (!status) {
     sli_paths *found = sli_arena_alloc(&in->g->arena, sizeof *found);
     *found = s.best;

@@ -199,7 +199,7 @@ typedef struct sl_lower_options {
   int processes;           /* number of processes, which drive equal numbers of devices if
                               possible [1] */
   const char *schedule;    /* name in the schedule table; NULL: "1f1b" */
-  const char *chosen;      /* schedule auto: an earlier result for the same graph and options
+  const char *chosen;      /* schedule auto, skip: an earlier result for the same stages and microbatches
                               (sl_lowered_chosen), instead of a new search */
   const char *order;       /* "derive", or a file with the order of passes of each device; NULL:
                               decided at run time */
@@ -208,6 +208,8 @@ typedef struct sl_lower_options {
                               such as "0: 0 2 3"; NULL: all */
   double skip;             /* > 0: searches for paths that leave out this fraction of all visits
                               and shorten a step on the virtual clock (sl_lowered_paths) */
+  bool skip_in_turn;       /* leaves out the stages in turn, without a search (with `skip`): for searches whose
+                              candidates skip */
   bool swap;               /* reorders the visits as well, if that is shorter (with `skip`) */
   int nquotas;
   const sl_quota *quotas;
@@ -287,7 +289,7 @@ void sl_lowered_crossed(const sl_lowered *lowered, int devices_per_host, double 
 double sl_lowered_flops(const sl_lowered *lowered);
 /* Name of the schedule in use. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
-/* The schedule with everything a search has found, as text for sl_lower_options.chosen, also of
+/* The schedule and paths with everything a search has found, as text for sl_lower_options.chosen, also of
  * another process. */
 const char *sl_lowered_chosen(const sl_lowered *lowered);
 /* The paths that `skip` found, in the format of a `paths` file; NULL: none. */

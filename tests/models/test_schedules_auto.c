@@ -140,13 +140,22 @@ static void check_chosen(void) {
 }
 
 static void check_texts(void) {
-  const char *text = "zb-h1 chunks=1 split=1 act.b=1 act.w=-1 pool.most=6 order=2 act.b@3=-2";
+  const char *text = "zb-h1 chunks=1 split=1 act.b=1 act.w=-1 pool.most=6 order=2 act.b@3=-2 paths=0.2.3,0.1.13,0";
+  sli_arena arena = {0};
   sli_pick pick;
-  CHECK(!sli_pick_read(text, &pick), "%s", sl_detail());
+  CHECK(!sli_pick_read(text, &arena, &pick), "%s", sl_detail());
   CHECK(pick.tune.act_b == 1 && pick.tune.stage_b[3] == -2 && pick.tune.order == 2, "%s", text);
+  CHECK(pick.paths->microbatches == 3 && pick.paths->of[1].length == 3 && pick.paths->of[1].stage[2] == 13, "%s", text);
   char *again = sli_pick_format(&pick);
   CHECK(!strcmp(again, text), "%s becomes %s", text, again);
   free(again);
+  static const char *const wrong[] = {"", "0.", ".0", "0..1", "0,", "0,,1", "-1", "0.x", "0 1", "9999999999999999999"};
+  for (size_t i = 0; i < SLI_COUNT(wrong); i++) {
+    char *one = sli_format("1f1b chunks=1 paths=%s", wrong[i]);
+    CHECK(sli_pick_read(one, &arena, &pick) == SL_E_USAGE, "%s was read", one);
+    free(one);
+  }
+  sli_arena_fini(&arena);
 }
 
 /* Why there is none, as it would be said of one schedule. */

@@ -113,6 +113,7 @@ typedef struct job {
   int nlocal;                /* processes of the job on this host */
   machine machine;
   solved homes;              /* result of --home auto */
+  const char *chosen;        /* what the first of these plans searched for, in the settings' arena */
   planned made;
   sl_lowered *lowered; /* part of `made` */
   const sl_plan *plan; /* part of `made` */

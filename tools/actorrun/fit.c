@@ -136,6 +136,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   other.recompute = r->recompute;
   other.shard = r->shard;
   other.sharing = NULL, other.print_after = NULL; /* no output */
+  other.chosen = NULL, other.skip_in_turn = true; /* no search within this one */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
   if (plan_make(&t, &other, &p)) return (need){0};

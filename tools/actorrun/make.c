@@ -27,19 +27,22 @@ sl_lower_options job_options(const settings *s) {
                             .store_every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
 }
 
-static sl_status lower_model(job *j, const char *chosen) {
-  const settings *s = j->settings;
+/* Makes the plan of what has been chosen, here or in another process, or searches. */
+static sl_status lower_model(job *j) {
+  settings *s = j->settings;
   sl_lower_options run = job_options(s);
-  run.ctx = j, run.chosen = chosen;
+  run.ctx = j, run.chosen = j->chosen;
   run.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
   run.print_after = settings_text(s, "print-after"), run.printed = stdout;
   sl_checkpoints_lower(j->checkpoints, &run);
-  sl_status status = s->kept.choose ? solve_homes(j->settings, &run, &j->homes) : SL_OK;
+  sl_status status = s->kept.choose ? solve_homes(s, &run, &j->homes) : SL_OK;
   if (status) return status;
+  if (s->kept.choose) run.chosen = j->homes.chosen;
   status = plan_make(s, &run, &j->made);
   if (status == SL_E_BUDGET) fit_advise(s, &run);
-  if (!status) status = fit_check_host(s, &run, j->made.plan, j->nlocal);
-  return status;
+  if (status) return status;
+  j->chosen = sli_arena_strdup(&s->arena, sl_lowered_chosen(j->made.lowered));
+  return fit_check_host(s, &run, j->made.plan, j->nlocal);
 }
 
 /* Searches in the first of several processes, for all of them. */
@@ -48,16 +51,17 @@ static sl_status search_together(job *j) {
   char *chosen = NULL;
   sl_status status = sli_job_assemble(j->processes);
   if (!status && !first) status = sli_job_await_announcement(j->processes, &chosen);
-  if (!status) status = lower_model(j, chosen && *chosen ? chosen : NULL);
-  if (!status && first) sli_job_announce(j->processes, sl_lowered_chosen(j->made.lowered));
+  if (chosen && *chosen) j->chosen = sli_arena_strdup(&j->settings->arena, chosen);
+  if (!status) status = lower_model(j);
+  if (!status && first) sli_job_announce(j->processes, j->chosen);
   free(chosen);
   return status;
 }
 
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
-  bool searches = !strcmp(s->schedule, "auto") && !sl_arg_flag(s->run, "dry-run");
-  sl_status status = searches ? search_together(j) : lower_model(j, NULL);
+  bool searches = (!strcmp(s->schedule, "auto") || sl_arg_float(s->run, "skip") > 0) && !sl_arg_flag(s->run, "dry-run");
+  sl_status status = searches && !j->chosen ? search_together(j) : lower_model(j);
   if (status) return status;
   j->lowered = j->made.lowered;
   j->plan = j->made.plan;

@@ -45,27 +45,28 @@ static void find_shards(choices *c) {
   while (open && words[c->nshards]) c->nshards++;
 }
 
-/* Builds the graph once, to learn the names of its blocks. */
-static sl_status find_blocks(choices *c) {
+/* Makes a plan once, to learn the names of blocks and the paths of --skip. */
+static sl_status find_blocks(choices *c, const sl_lower_options *run) {
   planned p;
   settings alone = *c->s;
   alone.devices.budget_bytes = 0;
-  sl_status status = plan_make(&alone, NULL, &p);
+  sl_status status = plan_make(&alone, run, &p);
   if (status) return status;
   c->nblocks = SLI_MIN(p.graph->nblocks, CHOICE_BLOCKS);
   c->names = sli_arena_alloc(&c->arena, (size_t)c->nblocks * sizeof *c->names);
   for (int b = 0; b < c->nblocks; b++) c->names[b] = sli_arena_strdup(&c->arena, p.graph->blocks[b].name);
+  c->chosen = sli_arena_strdup(&c->arena, sl_lowered_chosen(p.lowered));
   plan_free(&p);
   return SL_OK;
 }
 
-sl_status choices_init(choices *c, const settings *s) {
+sl_status choices_init(choices *c, const settings *s, const sl_lower_options *run) {
   const sli_kind *kind = sli_kind_find(s->devices.kind);
   *c = (choices){.s = s};
   find_ways(c, kind);
   find_states(c, kind);
   find_shards(c);
-  return find_blocks(c);
+  return find_blocks(c, run);
 }
 
 void choices_fini(choices *c) { sli_arena_fini(&c->arena); }

@@ -31,10 +31,12 @@ typedef struct choices {
   int nstates;
   sl_space states[SL_SPACE_COUNT];
   int shard, nshards;  /* the user's index, and the end of those worth a try */
+  const char *chosen;  /* the paths that --skip found, for every choice: sl_lower_options.chosen */
   sli_arena arena;
 } choices;
 
-sl_status choices_init(choices *c, const settings *s);
+/* `run`: where --skip gets its paths from. */
+sl_status choices_init(choices *c, const settings *s, const sl_lower_options *run);
 void choices_fini(choices *c);
 
 /* Returns the choice that keeps everything where it is made, with the user's sharding. */

@@ -107,6 +107,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
                               .backward = settings_text(s, "backward"),
                               .paths = settings_text(s, "paths"),
                               .skip = sl_arg_float(s->run, "skip"),
+                              .skip_in_turn = run && run->skip_in_turn,
                               .swap = sl_arg_flag(s->run, "swap"),
                               .nquotas = s->nquotas,
                               .quotas = s->quotas,

@@ -12,6 +12,8 @@
  * takes less memory and more time. From the best few the search climbs, changing one block or
  * exchanging two, as long as that helps.
  *
+ * Paths that leave out stages (--skip) are looked for once, where everything is kept; all candidates have them.
+ *
  * The effort is counted in firings, not in seconds, so that every process finds the same. */
 #include "tools/common/solver.h"
 
@@ -96,6 +98,7 @@ static void make(search *x, trial *t) {
   choice_apply(&x->all, &t->choice, &arena, &s);
   s.devices.budget_bytes = s.kept.homes.host_bytes = s.kept.homes.disk_bytes = 0;
   run.sharing = NULL, run.print_after = NULL; /* no output */
+  run.chosen = x->all.chosen;
   t->seconds = INFINITY;
   if (!plan_make(&s, &run, &p)) {
     weigh(x, &p, t);
@@ -303,7 +306,7 @@ static sl_status check(const settings *s) {
 static void keep(search *x, settings *s, solved *out) {
   const trial *t = &x->trials[0];
   *out = (solved){.said = choice_format(&x->all, &t->choice), .seconds = t->seconds,
-                  .tried = (int)x->count};
+                  .tried = (int)x->count, .chosen = sli_arena_strdup(&s->arena, x->all.chosen)};
   memcpy(out->bytes, t->bytes, sizeof out->bytes);
   choice_apply(&x->all, &t->choice, &s->arena, s);
 }
@@ -315,7 +318,7 @@ sl_status solve_homes(settings *s, const sl_lower_options *run, solved *out) {
   search x = {.run = run, .budget = {[SL_SPACE_DEVICE] = s->devices.budget_bytes,
                                      [SL_SPACE_HOST] = s->kept.homes.host_bytes,
                                      [SL_SPACE_DISK] = s->kept.homes.disk_bytes}};
-  status = choices_init(&x.all, &given);
+  status = choices_init(&x.all, &given, &(sl_lower_options){.chosen = run ? run->chosen : NULL});
   if (!status) try_starts(&x);
   if (!status) climb_from_best(&x);
   if (!status && x.count && x.trials[0].fits) keep(&x, s, out);

@@ -10,6 +10,7 @@ typedef struct solved {
   double seconds;              /* predicted seconds of a step */
   size_t bytes[SL_SPACE_COUNT]; /* bytes of the device that takes most of each space */
   int tried;                   /* number of plans tried */
+  const char *chosen;          /* their paths, as sl_lower_options.chosen; in the settings' arena */
 } solved;
 
 /* Makes the settings express the choice found. `run` is that of plan_make(). SL_E_BUDGET:

@@ -97,6 +97,7 @@ sl_status planner_make_with(const planner *p, const plan_choice *c, int microbat
   const bool alike = care != PLAN_EXACT && planner_care(p) != PLAN_EXACT;
   sl_lower_options run = p->run;
   run.alike = alike, run.any_order = care == PLAN_ROUGH, run.assign = c->assign;
+  run.skip_in_turn = true;
   sli_arena arena = {0};
   *out = (plan_made){0};
   apply(p, c, &arena, &s);

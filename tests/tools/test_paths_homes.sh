@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# --skip with --home auto: paths are looked for once, and not for each plan that the other search tries. By hand the
+# same paths and homes give the same losses.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+job=(--stages 4 --microbatches 8)
+model=(llama --layers 4 --width 32 --heads 4 --context 16 --batch 16 --data "$reference/tokens.u16")
+cpu() { # COMMAND...: the seconds that it takes of a CPU
+  local TIMEFORMAT=%U
+  { time ends 0 "$@" >/dev/null; } 2>&1 | tail -1
+}
+once=$(cpu "$actorrun" --dry-run "${job[@]}" --skip 0.25 --save-paths found "${model[@]}")
+all=$(cpu "$actorrun" --dry-run "${job[@]}" --skip 0.25 --home auto --memory 700K --save-paths again "${model[@]}")
+awk -v a="$all" -v b="$once" 'BEGIN { exit !(a <= 4 * b + 2) }' || fail "a search within a search: $all s, $once s without --home auto"
+homes=$(sed -n 's/^homes auto: //p' out)
+[[ $homes == --* ]] || fail "--home auto moves nothing"
+cmp -s found again || fail "with --home auto other paths are found"
+
+# shellcheck disable=SC2086
+ends 0 "$actorrun" --quiet --steps 2 --report hand.json "${job[@]}" --paths found $homes "${model[@]}"
+ends 0 "$actorrun" --quiet --steps 2 --report auto.json "${job[@]}" "${patient[@]}" -n 2 --skip 0.25 --home auto --memory 700K "${model[@]}"
+[ "$(hexes hand.json)" = "$(hexes auto.json)" ] || fail "by hand: other losses"
+
+# The advice for a plan that does not fit leaves stages out in turn, and is there at once.
+ends 3 "$actorrun" --dry-run "${job[@]}" --skip 0.25 --memory 560K "${model[@]}"
+says "these would fit: --" err
