@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/status.h>
+#include "base/allowance.h"
 
 typedef struct sli_template sli_template;
 
@@ -40,9 +40,9 @@ typedef struct sli_value {
   };
 } sli_value;
 
-/* Memory of values, with its limit. */
+/* Memory of values, with its limit: `most_bytes`, and the allowance. */
 typedef struct sli_values sli_values;
-sli_values *sli_values_create(size_t most_bytes);
+sli_values *sli_values_create(size_t most_bytes, const sli_allowance *allowance);
 void sli_values_destroy(sli_values *v);
 
 sli_value sli_value_text(sli_values *v, const char *text);
@@ -53,8 +53,9 @@ sli_value sli_value_dict(sli_values *v);
 void sli_value_set(sli_values *v, sli_value dict, const char *key, sli_value item);
 
 /* Renders the template with a dict of variables into *out, a 0-terminated text that the caller
- * frees. SL_E_USAGE: the template itself rejects the input (raise_exception). SL_E_INPUT: what
- * went wrong, and in which line. */
+ * frees. Its memory is taken from the allowance of the values, and stays so. SL_E_USAGE: the
+ * template itself rejects the input (raise_exception). SL_E_INPUT: what went wrong, and in which
+ * line. SL_E_MEMORY: the allowance does not suffice. */
 sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names, char **out);
 
 #endif

@@ -88,7 +88,7 @@ typedef struct text_buffer {
 } text_buffer;
 
 struct sli_values {
-  sli_arena arena;
+  sli_bounded memory;
   size_t used, most;
   int64_t steps;
   int line;

@@ -589,7 +589,7 @@ static node *statements(parser *p, const char *const *ends) {
 
 sl_status sli_template_read(const char *text, sli_template **out) {
   sli_template *t = sli_calloc(1, sizeof *t);
-  t->constants = sli_values_create(strlen(text) * 4 + 4096);
+  t->constants = sli_values_create(strlen(text) * 4 + 4096, NULL);
   parser p = {.constants = t->constants};
   sl_status status = sli_source_begin(&p.s, &t->arena, text);
   if (!status) t->body = statements(&p, NULL);

@@ -464,6 +464,8 @@ sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names
   scope top = {.names = *names.dict};
   run r = {.v = v, .here = &top};
   execute(&r, t->body, &text);
-  if (!v->status) *out = sli_strdup(text.bytes ? text.at : "");
-  return v->status;
+  if (v->status) return v->status;
+  if (!sli_take(v->memory.allowance, text.bytes + 1)) return sl_fail(SL_E_MEMORY, "there is no memory for %zu bytes of text", text.bytes);
+  *out = sli_strdup(text.bytes ? text.at : "");
+  return SL_OK;
 }

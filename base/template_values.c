@@ -13,15 +13,16 @@ enum { MOST_STEPS = 50000000, MOST_DEPTH = 100 };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-sli_values *sli_values_create(size_t most_bytes) {
+sli_values *sli_values_create(size_t most_bytes, const sli_allowance *allowance) {
   sli_values *v = sli_calloc(1, sizeof *v);
   v->most = most_bytes;
+  v->memory.allowance = allowance;
   v->steps = MOST_STEPS;
   return v;
 }
 
 void sli_values_destroy(sli_values *v) {
-  if (v) sli_arena_fini(&v->arena);
+  if (v) sli_bounded_fini(&v->memory);
   free(v);
 }
 
@@ -46,7 +47,9 @@ void *sli_values_room(sli_values *v, size_t bytes) {
   if (!v->status && (bytes > v->most || v->used > v->most - bytes)) sli_values_fail(v, "it takes more memory than it may");
   if (v->status) return NULL;
   v->used += bytes + 16;
-  return sli_arena_alloc(&v->arena, bytes);
+  void *out = sli_bounded_alloc(&v->memory, bytes);
+  if (!out) v->status = sl_fail(SL_E_MEMORY, "line %d of the template: there is no more memory", v->line);
+  return out;
 }
 
 void sli_buffer_add(sli_values *v, text_buffer *b, const char *text, size_t bytes) {

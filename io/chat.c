@@ -143,11 +143,11 @@ static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value 
 }
 
 static sl_status run(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages, int count,
-                     bool answered, char **out) {
+                     bool answered, const sli_allowance *allowance, char **out) {
   enum { LEAST_ROOM = 64 << 20, TIMES = 64 };
   size_t bytes = 0;
   for (int i = 0; i < count; i++) bytes += strlen(messages[i].text) + TIMES;
-  sli_values *v = sli_values_create(LEAST_ROOM + TIMES * bytes);
+  sli_values *v = sli_values_create(LEAST_ROOM + TIMES * bytes, allowance);
   sl_status status = sli_template_run(chat->template, v, names_of(v, marks, list_messages(v, messages, count), answered), out);
   sli_values_destroy(v);
   return status;
@@ -155,12 +155,18 @@ static sl_status run(const sli_chat *chat, const sli_chat_marks *marks, const sl
 
 sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
                           const sli_chat_message *messages, int count, char **out) {
+  return sli_chat_render_within(chat, marks, messages, count, NULL, out);
+}
+
+sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages,
+                                 int count, const sli_allowance *allowance, char **out) {
   bool asks = false;
   for (int i = 0; i < count; i++) asks |= messages[i].role != SLI_CHAT_SYSTEM;
   if (!asks) return sl_fail(SL_E_USAGE, "no message is there to answer");
-  if (!run(chat, marks, messages, count, false, out)) return SL_OK;
+  sl_status status = run(chat, marks, messages, count, false, allowance, out);
+  if (!status || status == SL_E_MEMORY) return status;
   char *why = sli_strdup(sl_detail());
-  sl_status status = sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), why);
+  status = sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), why);
   free(why);
   return status;
 }
@@ -186,7 +192,7 @@ static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
   const sli_chat_message chats[] = {{SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};
   char *text, *mark = NULL;
   for (int count = 3; count > 1 && !mark; count--) {
-    if (run(chat, marks, chats, count, true, &text)) continue;
+    if (run(chat, marks, chats, count, true, NULL, &text)) continue;
     for (const char *at = text; (at = strstr(at, answer)); at += strlen(answer)) {
       free(mark);
       mark = mark_at(at + strlen(answer), marks->end);

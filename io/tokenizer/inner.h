@@ -18,12 +18,17 @@ typedef struct span {
   size_t bytes;
 } span;
 
-/* A growing text. */
+/* A growing text. Its memory is taken from the allowance; one that does not suffice is noted
+ * there, and the text stays as it is. */
 typedef struct text_row {
   char *items;
   size_t count, capacity;
+  const sli_allowance *allowance;
 } text_row;
 void sli_text_add(text_row *text, const void *bytes, size_t count);
+/* Sets the allowance of a text that is kept between encodings. NULL: there is none now, and a large
+ * text is freed. */
+void sli_text_keep(text_row *text, const sli_allowance *allowance);
 
 /* ---- UTF-8 (utf8.c) ------------------------------------------------------------------------ */
 
@@ -73,10 +78,12 @@ typedef struct merging {
   int32_t *tokens, *next, *before;
   uint64_t *heap;
   size_t room, queued;
+  const sli_allowance *allowance;
 } merging;
 void sli_merging_fini(merging *m);
-/* Makes room for a word of `count` tokens; the caller fills m->tokens[count]. */
-void sli_merging_begin(merging *m, size_t count);
+/* Makes room for a word of `count` tokens; the caller fills m->tokens[count]. False: there is
+ * none. */
+bool sli_merging_begin(merging *m, size_t count);
 /* Merges m->tokens[count] and appends the result to the row. Returns early once *stop is set. */
 void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop, sli_token_row *out);
 
@@ -121,7 +128,7 @@ sl_status sli_splitter_read(splitter *s, const cJSON *step, bool *byte_level);
 /* Splits a text; `first`: it begins where the whole text does. SL_E_INPUT: a pattern exceeded
  * its memory or steps. Ends early, with SL_OK, once the flag of sli_splitter_heed() is set. */
 sl_status sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *take, void *ctx);
-void sli_splitter_heed(splitter *s, const atomic_bool *stop);
+void sli_splitter_heed(splitter *s, const atomic_bool *stop, const sli_allowance *allowance);
 /* Returns whether every byte of a text ends up in some piece. */
 bool sli_splitter_keeps(const splitter *s);
 
@@ -134,6 +141,8 @@ sl_status sli_normalizer_read(normalizer *n, const cJSON *step);
 /* Returns the normalized text: the text itself, or one of two buffers, valid until the next
  * call. */
 span sli_normalize(normalizer *n, span text, const atomic_bool *stop);
+/* Sets the allowance of later calls; NULL: there is none, and large buffers are freed. */
+void sli_normalizer_heed(normalizer *n, const sli_allowance *allowance);
 /* Returns the largest factor by which normalization shortens a text; 0: no bound. */
 size_t sli_normalizer_shortens(const normalizer *n);
 

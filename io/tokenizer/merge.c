@@ -68,26 +68,31 @@ static uint64_t pop(merging *m) {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* KEPT: tokens whose buffers are kept; LOOKS: steps between checks of `stop` */
-enum { KEPT = 1 << 18, LOOKS = 1 << 12 };
+/* KEPT: tokens whose buffers are kept; LOOKS: steps between checks of `stop`; TOKEN_BYTES: of a
+ * token in all buffers */
+enum { KEPT = 1 << 16, LOOKS = 1 << 12, TOKEN_BYTES = 3 * sizeof(int32_t) + 3 * sizeof(uint64_t) };
 
 void sli_merging_fini(merging *m) {
+  sli_give(m->allowance, TOKEN_BYTES * m->room);
   free(m->tokens);
   free(m->next);
   free(m->before);
   free(m->heap);
-  *m = (merging){0};
+  *m = (merging){.allowance = m->allowance};
 }
 
 /* Bound of the heap: a word of n tokens has n - 1 pairs, and each of at most n - 1 merges adds
  * two. */
-void sli_merging_begin(merging *m, size_t count) {
-  if (count <= m->room) return;
-  m->room = SLI_MAX(2 * m->room, count);
+bool sli_merging_begin(merging *m, size_t count) {
+  if (count <= m->room) return true;
+  size_t room = SLI_MAX(SLI_MIN(2 * m->room, (size_t)KEPT), count);
+  if (!sli_take(m->allowance, TOKEN_BYTES * (room - m->room))) return false;
+  m->room = room;
   m->tokens = sli_realloc(m->tokens, m->room, sizeof *m->tokens);
   m->next = sli_realloc(m->next, m->room, sizeof *m->next);
   m->before = sli_realloc(m->before, m->room, sizeof *m->before);
   m->heap = sli_realloc(m->heap, 3 * m->room, sizeof *m->heap);
+  return true;
 }
 
 static void offer(const merges *rules, merging *m, int32_t at) {
@@ -122,8 +127,7 @@ void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool 
     if ((uint64_t)r->rank == key >> 32) join(rules, m, at, r->token);
   }
   for (int32_t i = 0; count && i >= 0; i = m->next[i]) {
-    SLI_GROW(out->items, out->count, out->capacity);
-    out->items[out->count++] = m->tokens[i];
+    sli_token_row_add(out, m->tokens[i]);
   }
   if (m->room > KEPT) sli_merging_fini(m);
 }

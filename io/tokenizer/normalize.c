@@ -20,6 +20,10 @@ struct normalizer {
   text_row rooms[2];
 };
 
+void sli_normalizer_heed(normalizer *n, const sli_allowance *allowance) {
+  for (int i = 0; i < 2; i++) sli_text_keep(&n->rooms[i], allowance);
+}
+
 normalizer *sli_normalizer_create(void) { return sli_calloc(1, sizeof(normalizer)); }
 
 void sli_normalizer_destroy(normalizer *n) {
@@ -86,21 +90,35 @@ typedef struct characters {
   utf8proc_int32_t *items;
   uint8_t *classes;
   size_t count, room;
+  const sli_allowance *allowance;
 } characters;
 
+/* Memory of a character, and of its copy while marks are sorted. */
+enum { CHARACTER_BYTES = 2 * sizeof(utf8proc_int32_t) + 1 };
+
 static void characters_fini(characters *c) {
+  sli_give(c->allowance, c->room * CHARACTER_BYTES);
   free(c->items);
   free(c->classes);
 }
 
-static void add_parts(characters *c, utf8proc_int32_t character, utf8proc_option_t form) {
+/* Makes room for a character's parts; false: there is none. */
+static bool make_room(characters *c) {
   if (c->room < c->count + MOST_PARTS) {
-    c->room = 2 * c->room + MOST_PARTS;
+    size_t room = 2 * c->room + MOST_PARTS;
+    if (!sli_take(c->allowance, (room - c->room) * CHARACTER_BYTES)) return false;
+    c->room = room;
     /* plus the zero that utf8proc appends */
     c->items = sli_realloc(c->items, c->room + 1, sizeof *c->items);
     c->classes = sli_realloc(c->classes, c->room, 1);
   }
+  return true;
+}
+
+/* Adds a character; false: there is no memory. */
+static bool add_parts(characters *c, utf8proc_int32_t character, utf8proc_option_t form) {
   int bound = 0;
+  if (!make_room(c)) return false;
   utf8proc_ssize_t n = utf8proc_decompose_char(character, c->items + c->count, MOST_PARTS, form, &bound);
   if (n < 0) { /* beyond Unicode: bytes that are no UTF-8 */
     c->items[c->count] = 0xfffd;
@@ -109,6 +127,7 @@ static void add_parts(characters *c, utf8proc_int32_t character, utf8proc_option
   SLI_CHECK(n <= MOST_PARTS, "a character has %d parts", (int)n);
   for (utf8proc_ssize_t i = 0; i < n; i++, c->count++)
     c->classes[c->count] = (uint8_t)utf8proc_get_property(c->items[c->count])->combining_class;
+  return true;
 }
 
 /* Sorts marks [from, end) by class, stably. */
@@ -154,13 +173,14 @@ static span compose(const step *p, span text, const atomic_bool *stop, text_row 
   size_t at = count_ascii(text), plain = at ? at - 1 : 0;
   if (at == text.bytes) return text;
   sli_text_add(room, text.at, plain);
-  characters c = {0};
-  for (at = plain; at < text.bytes && !sli_is_stopped(stop);) {
+  characters c = {.allowance = room->allowance};
+  bool good = true;
+  for (at = plain; at < text.bytes && good && !sli_is_stopped(stop);) {
     utf8proc_int32_t character;
-    for (size_t end = SLI_MIN(text.bytes, at + BLOCK); at < end; at += sli_character(text.at + at)) {
+    for (size_t end = SLI_MIN(text.bytes, at + BLOCK); at < end && good; at += sli_character(text.at + at)) {
       if (c.count > BLOCK && !(text.at[at] & 0x80)) add_ordered(&c, p->form, room);
       utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at), &character);
-      add_parts(&c, character, p->form);
+      good = add_parts(&c, character, p->form);
     }
   }
   add_ordered(&c, p->form, room);

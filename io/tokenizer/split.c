@@ -39,6 +39,7 @@ struct splitter {
   sli_take_piece *take;
   void *ctx;
   const atomic_bool *stop;
+  const sli_allowance *allowance;
   sl_status status;
 };
 
@@ -70,7 +71,11 @@ sl_status sli_splitter_run(splitter *s, span text, bool first, sli_take_piece *t
   return s->status;
 }
 
-void sli_splitter_heed(splitter *s, const atomic_bool *stop) { s->stop = stop; }
+void sli_splitter_heed(splitter *s, const atomic_bool *stop, const sli_allowance *allowance) {
+  s->stop = stop;
+  s->allowance = allowance;
+  for (size_t i = 0; i < s->count; i++) sli_text_keep(&s->steps[i].room, allowance);
+}
 
 static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->stop); }
 
@@ -79,11 +84,11 @@ static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->s
  * A match gets memory and steps in proportion to the text. One that needs more ends the
  * encoding: to continue as if nothing had matched would give other tokens. */
 
-enum { STACK_BYTES = 1 << 20, MOST_STACK = 256 << 20, MOST_HEAP = 256 << 20, STEPS = 10000000, STEPS_BYTE = 64, PLACES = 256 };
+enum { LEAST_STACK = 1 << 20, MOST_STACK = 256 << 20, MOST_HEAP = 256 << 20, STEPS = 10000000, STEPS_BYTE = 64, PLACES = 256 };
 
-/* Matches once with a large JIT stack, as a long word needs; most texts never do. */
-static int match_with_stack(const step *p, span text, size_t from) {
-  pcre2_jit_stack *stack = pcre2_jit_stack_create(STACK_BYTES, MOST_STACK, NULL);
+/* Matches once with a large JIT stack. */
+static int match_with(const step *p, span text, size_t from, size_t bytes) {
+  pcre2_jit_stack *stack = pcre2_jit_stack_create(bytes, bytes, NULL);
   if (!stack) return PCRE2_ERROR_JIT_STACKLIMIT;
   pcre2_jit_stack_assign(p->limits, NULL, stack);
   int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK, p->match, p->limits);
@@ -92,13 +97,24 @@ static int match_with_stack(const step *p, span text, size_t from) {
   return found;
 }
 
+/* Matches with larger and larger stacks, as a long word needs; most texts never do. */
+static int match_with_stack(splitter *s, const step *p, span text, size_t from) {
+  int found = PCRE2_ERROR_JIT_STACKLIMIT;
+  for (size_t bytes = LEAST_STACK; bytes <= MOST_STACK && found == PCRE2_ERROR_JIT_STACKLIMIT; bytes *= 4) {
+    if (!sli_take(s->allowance, bytes)) return found;
+    found = match_with(p, text, from, bytes);
+    sli_give(s->allowance, bytes);
+  }
+  return found;
+}
+
 /* Finds a match that begins in [from, end]. */
-static int match_from(const step *p, span text, size_t from, size_t end) {
+static int match_from(splitter *s, const step *p, span text, size_t from, size_t end) {
   pcre2_set_offset_limit(p->limits, end);
   pcre2_set_match_limit(p->limits, (uint32_t)SLI_MIN(STEPS + STEPS_BYTE * text.bytes, (size_t)INT32_MAX));
   pcre2_set_heap_limit(p->limits, MOST_HEAP / 1024);
   int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK, p->match, p->limits);
-  return found == PCRE2_ERROR_JIT_STACKLIMIT ? match_with_stack(p, text, from) : found;
+  return found == PCRE2_ERROR_JIT_STACKLIMIT ? match_with_stack(s, p, text, from) : found;
 }
 
 /* Finds the next match from `from` on; false: none. If it can be stopped, it checks the flag at
@@ -109,7 +125,7 @@ static bool next_match(splitter *s, const step *p, span text, size_t from, size_
     last = s->stop ? SLI_MIN(from + PLACES, text.bytes) : text.bytes;
     /* ends at a character boundary */
     while (last + 1 < text.bytes && (text.at[last + 1] & 0xc0) == 0x80) last++;
-    found = match_from(p, text, from, last);
+    found = match_from(s, p, text, from, last);
   }
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found < 0) {
@@ -191,6 +207,7 @@ static void bytes(splitter *s, int index, span text, bool first) {
     sli_text_add(&p->room, " ", 1);
     sli_text_add(&p->room, text.at, text.bytes);
     text = (span){p->room.items, p->room.count};
+    if (!text.bytes) return; /* there was no memory */
   }
   if (p->pattern) cut(s, index, text, first);
   else hand_on(s, index, text, first);

@@ -11,19 +11,24 @@
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-static void add_token(sli_token_row *out, int32_t token) {
-  SLI_GROW(out->items, out->count, out->capacity);
-  out->items[out->count++] = token;
-}
+/* What an encoding has taken to compute with. */
+typedef struct scratch {
+  const sli_allowance *from;
+  size_t taken;
+  bool refused;
+} scratch;
 
 typedef struct encoding {
   sli_tokenizer *t;
   sli_token_row *out;
   const atomic_bool *stop;
+  scratch scratch;
   sl_status status;
 } encoding;
 
-static bool is_over(const encoding *e) { return e->status || sli_is_stopped(e->stop); }
+static bool is_over(const encoding *e) {
+  return e->status || e->scratch.refused || e->out->refused || sli_is_stopped(e->stop);
+}
 
 static void take_word(void *ctx, span word) {
   encoding *e = ctx;
@@ -39,7 +44,7 @@ static void between(encoding *e, bool normalized, span text, bool first,
   while (!is_over(e) && sli_added_find(e->t->added, normalized, text, done, &found, &token)) {
     size_t at = (size_t)(found.at - text.at);
     if (at > done) hand_on(e, (span){text.at + done, at - done}, first && !done);
-    add_token(e->out, token);
+    sli_token_row_add(e->out, token);
     done = at + found.bytes;
   }
   if (done < text.bytes && !is_over(e)) hand_on(e, (span){text.at + done, text.bytes - done}, first && !done);
@@ -54,32 +59,57 @@ static void encode_piece(encoding *e, span text, bool first) {
 }
 
 static void add_row(sli_token_row *out, const sli_token_row *row) {
-  for (size_t i = 0; i < row->count; i++) add_token(out, row->items[i]);
+  for (size_t i = 0; i < row->count; i++) sli_token_row_add(out, row->items[i]);
 }
 
-static void heed(sli_tokenizer *t, const atomic_bool *stop) {
+static void heed(sli_tokenizer *t, const atomic_bool *stop, const sli_allowance *allowance) {
   t->model.stop = stop;
-  sli_splitter_heed(t->splitter, stop);
+  t->model.room.allowance = allowance;
+  sli_splitter_heed(t->splitter, stop, allowance);
+  sli_normalizer_heed(t->normalizer, allowance);
 }
 
-sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
-                                     const atomic_bool *stop, sli_token_row *out) {
+static bool take_scratch(void *ctx, size_t bytes) {
+  scratch *s = ctx;
+  bool good = sli_take(s->from, bytes);
+  if (good) s->taken += bytes;
+  s->refused |= !good;
+  return good;
+}
+
+static void give_scratch(void *ctx, size_t bytes) {
+  scratch *s = ctx;
+  bytes = SLI_MIN(bytes, s->taken); /* earlier encodings may have left some */
+  s->taken -= bytes;
+  sli_give(s->from, bytes);
+}
+
+static sl_status status_of(const encoding *e) {
+  if (e->scratch.refused || e->out->refused) return sl_fail(SL_E_MEMORY, "there is no memory to encode a text");
+  if (e->status || !sli_is_stopped(e->stop)) return e->status;
+  return sl_fail(SL_E_STOPPED, "an encoding was stopped");
+}
+
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
+                                     const sli_allowance *allowance, sli_token_row *out) {
   span all = {text, bytes};
   size_t good = sli_utf8_good(all);
   if (good < bytes)
     return sl_fail(SL_E_INPUT, "byte %zu is no UTF-8, and tokens are made of characters", good);
-  encoding e = {.t = t, .out = out, .stop = stop};
-  heed(t, stop);
+  encoding e = {.t = t, .out = out, .stop = stop, .scratch.from = allowance};
+  const sli_allowance within = {take_scratch, give_scratch, &e.scratch};
+  heed(t, stop, &within);
   if (whole) add_row(out, &t->before);
   between(&e, false, all, true, encode_piece);
   if (whole) add_row(out, &t->after);
-  heed(t, NULL);
-  return e.status || !sli_is_stopped(stop) ? e.status : sl_fail(SL_E_STOPPED, "an encoding was stopped");
+  heed(t, NULL, NULL);
+  sli_give(allowance, e.scratch.taken);
+  return status_of(&e);
 }
 
 sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
                                sli_token_row *out) {
-  return sli_tokenizer_encode_until(t, text, bytes, whole, NULL, out);
+  return sli_tokenizer_encode_until(t, text, bytes, whole, NULL, NULL, out);
 }
 
 size_t sli_tokenizer_longest(const sli_tokenizer *t) {

@@ -12,15 +12,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/status.h>
+#include "base/allowance.h"
 
 typedef struct sli_tokenizer sli_tokenizer;
 
-/* A growing row of tokens; zeroed it is empty. The caller frees `items`. */
+/* A growing row of tokens; zeroed it is empty. The caller frees `items`, and gives their memory
+ * back to the allowance. */
 typedef struct sli_token_row {
   int32_t *items;
   size_t count, capacity;
+  const sli_allowance *allowance;
+  bool refused; /* the allowance did not suffice: tokens are missing */
 } sli_token_row;
+void sli_token_row_add(sli_token_row *row, int32_t token);
 
 /* Reads a tokenizer.json, or the tokenizer of a GGUF file. SL_E_INPUT names the file and the
  * error or unknown feature. */
@@ -38,9 +42,10 @@ sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes,
                                sli_token_row *out);
 
 /* Encodes, but returns SL_E_STOPPED soon after another thread has set *stop; the row may have
- * grown. */
-sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
-                                     const atomic_bool *stop, sli_token_row *out);
+ * grown. What it computes with is taken from the allowance meanwhile, and the row from its own;
+ * SL_E_MEMORY: one of them does not suffice. */
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
+                                     const sli_allowance *allowance, sli_token_row *out);
 
 /* Returns the most bytes of text that one token stands for: a text of more than N times as many
  * bytes has more than N tokens. 0: no bound, since the file drops or joins parts of a text. */

@@ -8,11 +8,33 @@
 
 void sli_text_add(text_row *text, const void *bytes, size_t count) {
   if (text->count + count > text->capacity) {
-    text->capacity = SLI_MAX(2 * text->capacity, text->count + count);
+    size_t capacity = SLI_MAX(2 * text->capacity, text->count + count);
+    if (!sli_take(text->allowance, capacity - text->capacity)) return;
+    text->capacity = capacity;
     text->items = sli_realloc(text->items, text->capacity, 1);
   }
   if (count) memcpy(text->items + text->count, bytes, count);
   text->count += count;
+}
+
+void sli_text_keep(text_row *text, const sli_allowance *allowance) {
+  enum { KEPT = 1 << 18 };
+  text->allowance = allowance;
+  if (allowance || text->capacity <= KEPT) return;
+  free(text->items);
+  *text = (text_row){0};
+}
+
+void sli_token_row_add(sli_token_row *row, int32_t token) {
+  if (row->refused) return;
+  if (row->count == row->capacity) {
+    size_t capacity = SLI_MAX(2 * row->capacity, (size_t)16);
+    row->refused = !sli_take(row->allowance, (capacity - row->capacity) * sizeof *row->items);
+    if (row->refused) return;
+    row->items = sli_realloc(row->items, capacity, sizeof *row->items);
+    row->capacity = capacity;
+  }
+  row->items[row->count++] = token;
 }
 
 /* ---- hash table ----------------------------------------------------------------------------- */

@@ -72,20 +72,16 @@ static size_t begin_bytes(model *m, span word) {
 static void make_word(model *m, span word, sli_token_row *out) {
   int32_t token = m->whole_words ? sli_vocab_find(&m->vocab, word) : SLI_NO_TOKEN;
   if (token != SLI_NO_TOKEN) {
-    SLI_GROW(out->items, out->count, out->capacity);
-    out->items[out->count++] = token;
+    sli_token_row_add(out, token);
     return;
   }
-  sli_merging_begin(&m->room, word.bytes);
+  if (!sli_merging_begin(&m->room, word.bytes)) return;
   size_t count = m->byte_level ? begin_bytes(m, word) : begin_characters(m, word);
   sli_merge(m->merges, &m->room, count, m->stop, out);
 }
 
 static void add_cached(const cached *c, sli_token_row *out) {
-  for (int i = 0; i < c->count; i++) {
-    SLI_GROW(out->items, out->count, out->capacity);
-    out->items[out->count++] = c->tokens[i];
-  }
+  for (int i = 0; i < c->count; i++) sli_token_row_add(out, c->tokens[i]);
 }
 
 static cached *cached_of(model *m, span word) {
@@ -109,7 +105,7 @@ static void take_word(model *m, span word, sli_token_row *out) {
   size_t before = out->count;
   make_word(m, word, out);
   size_t made = out->count - before;
-  if (made > CACHED_TOKENS || sli_is_stopped(m->stop)) return;
+  if (made > CACHED_TOKENS || out->refused || sli_is_stopped(m->stop)) return;
   c->bytes = (uint8_t)word.bytes;
   c->count = (uint8_t)made;
   memcpy(c->text, word.at, word.bytes);

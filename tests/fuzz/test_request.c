@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     const char *param;
     if (count) memcpy(body, bytes, count);
     body[count] = 0;
-    sl_status status = asked_read(body, count, chat, &a, &param);
+    sl_status status = asked_read(body, count, chat, NULL, &a, &param);
     if (status && !*sl_detail()) abort();
     if (!status) check(&a);
     asked_fini(&a);

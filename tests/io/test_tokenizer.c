@@ -202,14 +202,67 @@ static void check_stopped(void) {
   sli_tokenizer *t = open_reference("qwen2");
   char *text = repeated("ab cd\u0301 ", 1 << 16);
   sli_token_row row = {0};
-  CHECK(sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, &row) == SL_E_STOPPED && row.count < 100,
+  CHECK(sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, NULL, &row) == SL_E_STOPPED && row.count < 100,
         "an encoding stops");
   stop = false;
   row.count = 0;
-  CHECK(!sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, &row) && row.count > 1000, "%s", sl_detail());
+  CHECK(!sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, NULL, &row) && row.count > 1000, "%s", sl_detail());
   free(row.items);
   free(text);
   sli_tokenizer_close(t);
+}
+
+/* An allowance of so many bytes. */
+typedef struct purse {
+  size_t most, taken;
+} purse;
+
+static bool take(void *ctx, size_t bytes) {
+  purse *p = ctx;
+  bool good = bytes <= p->most - p->taken;
+  if (good) p->taken += bytes;
+  return good;
+}
+
+static void give(void *ctx, size_t bytes) {
+  purse *p = ctx;
+  CHECK(bytes <= p->taken, "%zu bytes are given back of %zu", bytes, p->taken);
+  p->taken -= bytes;
+}
+
+/* Encodes within so many bytes; returns the tokens, or 0 if they do not suffice. In any case what is
+ * still taken afterwards is the row. */
+static size_t encode_within(sli_tokenizer *t, const char *text, size_t bytes) {
+  purse p = {.most = bytes};
+  const sli_allowance allowance = {take, give, &p};
+  sli_token_row row = {.allowance = &allowance};
+  sl_status status = sli_tokenizer_encode_until(t, text, strlen(text), true, NULL, &allowance, &row);
+  CHECK(!status || status == SL_E_MEMORY, "%s", sl_detail());
+  CHECK(p.taken == row.capacity * sizeof *row.items, "%zu bytes are left for %zu tokens", p.taken, row.capacity);
+  size_t count = row.count;
+  free(row.items);
+  return status ? 0 : count;
+}
+
+/* Words, marks and runs that take much memory end an encoding if that is not there; the next one is
+ * whole again. */
+static void check_bounded(void) {
+  enum { COUNT = 1 << 17, LITTLE = 1 << 15, MUCH = 64 << 20 };
+  static const char *const pieces[] = {"ab", "\u0301\u0323", "a b ", "\ufdfa", "<|im_end|>"};
+  static const char *const files[] = {"qwen2", "llama3", "llama2"};
+  for (size_t f = 0; f < SLI_COUNT(files); f++) {
+    sli_tokenizer *t = open_reference(files[f]);
+    for (size_t i = 0; i < SLI_COUNT(pieces); i++) {
+      char *text = repeated(pieces[i], COUNT);
+      sli_token_row row = {0};
+      CHECK(!encode_within(t, text, LITTLE), "%s: %s repeated takes less than it did", files[f], pieces[i]);
+      CHECK(!sli_tokenizer_encode(t, text, strlen(text), true, &row), "%s", sl_detail());
+      CHECK(encode_within(t, text, MUCH) == row.count, "%s: %s repeated has other tokens", files[f], pieces[i]);
+      free(row.items);
+      free(text);
+    }
+    sli_tokenizer_close(t);
+  }
 }
 
 /* No text has more bytes than its tokens times the longest, unless marks take spaces along or they
@@ -502,6 +555,7 @@ int main(int argc, char **argv) {
   RUN(check_nasty);
   RUN(check_marks);
   RUN(check_stopped);
+  RUN(check_bounded);
   RUN(check_longest);
   char path[] = "/tmp/sluice-tokenizer-XXXXXX";
   int fd = mkstemp(path);

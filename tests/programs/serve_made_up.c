@@ -2,7 +2,7 @@
 /* actorserve's server with a stand-in model, whose answer is the prompt repeated byte by byte.
  * Every tick gives one token of each running request.
  *
- *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY [REQUEST_MIB]]]
+ *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY [REQUEST_MIB [TEMPLATE]]]]
  *
  * A prompt that begins with "stick" stops all ticks. One with "unstick", which is admitted even if
  * the queue is full, starts them again. Prints its port, and at the end what its requests have left
@@ -171,7 +171,7 @@ int main(int argc, char **argv) {
                     .poll = poll_events, .stat = stat_of, .status = status_of};
   voice v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
-  v.chat = sli_chat_named("chatml");
+  v.chat = argc > 7 ? sli_chat_of_template(argv[7]) : sli_chat_named("chatml");
   const serve_options options = {.host = "127.0.0.1", .key = argc > 5 && *argv[5] ? argv[5] : NULL, .stuck_seconds = patience / 6,
                                  .cors = "loopback", .most_held_bytes = argc > 6 ? (size_t)atol(argv[6]) << 20 : (size_t)256 << 20,
                                  .head_seconds = patience, .body_seconds = patience, .idle_seconds = 60,

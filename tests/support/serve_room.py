@@ -86,9 +86,40 @@ def answers():
     status, said, _ = client.ask("POST", "/v1/chat/completions", chat)
     check(status == 503 and "more memory than there is for one request" in said["error"]["message"], status)
     check(memory() - before < SHADOW * (1.25 * mib + 16), "memory grows by", memory() - before, "MiB")
-    answered("beside long answers")
+    client.until("the engine is done", lambda: client.metric("running") == 0)
+    answered("after long answers")
     client.until("nothing is left", lambda: client.metric("held_bytes") < 10000 and client.metric("running") == 0)
 
 
-for step in (idle, bodies, answers):
+def chats():
+    """A chat whose template takes too much memory is refused, and others are answered."""
+    before = memory()
+    say = lambda count: client.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] * count, "max_tokens": 2})
+    for _ in range(3):
+        status, said, _ = say(8000)
+        check(status == 413 and "more memory than the 8.0 MiB" in said["error"]["message"], status, said)
+    check(memory() - before < SHADOW * (mib // 4 + 16), "memory grows by", memory() - before, "MiB")
+    status, said, _ = say(100)
+    check(status == 200 and said["choices"][0]["message"]["content"] == "aa", "a chat that is shorter:", said)
+    client.until("nothing is left", lambda: client.metric("held_bytes") < 10000)
+
+
+def values():
+    """A body whose values take too much memory is refused as well."""
+    before = memory()
+    body = b'{"prompt":[' + b"1," * 200000 + b"1]}"
+    got = client.raw(HEAD.replace(b"Host: a", b"Host: a\r\nConnection: close") % len(body) + body)
+    check(status_of(got) == 413, "200,001 values:", got[:300])
+    check(memory() - before < SHADOW * (mib // 4 + 16), "memory grows by", memory() - before, "MiB")
+
+
+def connected():
+    """Connections count as well."""
+    held = [connect() for _ in range(100)]
+    client.until("they are counted", lambda: client.metric("held_bytes") > 100 * 4000)
+    for s in held:
+        s.close()
+
+
+for step in (idle, bodies, answers, chats, values, connected):
     step()

@@ -15,6 +15,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 #include "tools/actorserve/asked.h"
+#include "tools/actorserve/budget.h"
 #include "tools/actorserve/http/parse.h"
 #include "tools/actorserve/json.h"
 #include "tools/actorserve/told.h"
@@ -176,7 +177,7 @@ static const char chat_body[] =
 static void a_request_is_read(void) {
   asked a;
   const char *param;
-  CHECK(!asked_read(chat_body, sizeof chat_body - 1, true, &a, &param), "%s", sl_detail());
+  CHECK(!asked_read(chat_body, sizeof chat_body - 1, true, NULL, &a, &param), "%s", sl_detail());
   CHECK(a.n == 2 && a.max_tokens == 7 && a.temperature == .5 && a.top_p == .9 && a.top_k == 5 && a.seed == -3,
         "numbers");
   CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 && a.stream && a.usage,
@@ -185,7 +186,7 @@ static void a_request_is_read(void) {
         "messages: %s", a.messages[1].text);
   asked_fini(&a);
   static const char texts[] = "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3}";
-  CHECK(!asked_read(texts, sizeof texts - 1, false, &a, &param), "%s", sl_detail());
+  CHECK(!asked_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
   CHECK(a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs, "prompts");
   asked_fini(&a);
 }
@@ -218,7 +219,7 @@ static void requests_that_are_wrong(void) {
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     asked a;
     const char *param;
-    sl_status status = asked_read(rows[i].body, strlen(rows[i].body), false, &a, &param);
+    sl_status status = asked_read(rows[i].body, strlen(rows[i].body), false, NULL, &a, &param);
     CHECK(status && strstr(sl_detail(), rows[i].says), "%s: %s", rows[i].body, status ? sl_detail() : "is taken");
     CHECK(!rows[i].param == !param && (!param || !strcmp(param, rows[i].param)), "%s: param %s", rows[i].body, param);
     asked_fini(&a);
@@ -244,7 +245,7 @@ static void chats_that_are_wrong(void) {
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     asked a;
     const char *param;
-    CHECK(asked_read(rows[i][0], strlen(rows[i][0]), true, &a, &param) && strstr(sl_detail(), rows[i][1]), "%s: %s",
+    CHECK(asked_read(rows[i][0], strlen(rows[i][0]), true, NULL, &a, &param) && strstr(sl_detail(), rows[i][1]), "%s: %s",
           rows[i][0], sl_detail());
     asked_fini(&a);
   }
@@ -258,7 +259,7 @@ static void messages_that_come_back(void) {
     char *body = sli_format("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",%s}]}", rows[i]);
     asked a;
     const char *param;
-    CHECK(!asked_read(body, strlen(body), true, &a, &param), "%s: %s", rows[i], sl_detail());
+    CHECK(!asked_read(body, strlen(body), true, NULL, &a, &param), "%s: %s", rows[i], sl_detail());
     asked_fini(&a);
     free(body);
   }
@@ -270,7 +271,7 @@ static void a_body_has_only_so_many_values(void) {
   const char *param;
   asked a;
   memset(body, '[', COUNT);
-  CHECK(asked_read(body, COUNT, false, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
+  CHECK(asked_read(body, COUNT, false, NULL, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
   asked_fini(&a);
   free(body);
 }
@@ -313,7 +314,7 @@ static void bodies_take_time_in_proportion(void) {
     uint64_t begin = sli_now_ns();
     asked a;
     const char *param;
-    sl_status status = asked_read(body, strlen(body), true, &a, &param);
+    sl_status status = asked_read(body, strlen(body), true, NULL, &a, &param);
     double seconds = (double)(sli_now_ns() - begin) * 1e-9;
     asked_fini(&a);
     CHECK(seconds < 4, "%.40s%s...: %.2f s, %s", rows[i].begin, rows[i].unit, seconds, status ? sl_detail() : "read");
@@ -351,7 +352,7 @@ static bool damaged_request(dice *d) {
   memcpy(body, chat_body, count);
   count = damage(body, count, ROOM, d);
   body[count] = 0;
-  bool taken = !asked_read(body, strlen(body), true, &a, &param);
+  bool taken = !asked_read(body, strlen(body), true, NULL, &a, &param);
   CHECK(taken || *sl_detail(), "%s: it says why", body);
   for (int i = 0; i < a.nmessages && taken; i++)
     CHECK(utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text), "%s", body);
@@ -495,6 +496,75 @@ static void work_can_be_stopped(void) {
   worker_destroy(w); /* and does not wait for ever */
 }
 
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+/* What a body becomes is taken from its account, and given back. */
+static void bodies_take_of_an_account(void) {
+  enum { COUNT = 50000, MOST = 1 << 20 };
+  budget *b;
+  CHECK(!budget_create(2 * MOST, &b), "%s", sl_detail());
+  account one = {.budget = b, .most = MOST};
+  const sli_allowance allowance = account_allowance(&one);
+  char *body = sli_calloc(3 * COUNT + 32, 1), *at = stpcpy(body, "{\"prompt\":[");
+  const char *param;
+  asked a;
+  for (int i = 0; i < COUNT; i++) at = stpcpy(at, "1,");
+  strcpy(at, "1]}");
+  CHECK(asked_read(body, strlen(body), false, &allowance, &a, &param) == SL_E_MEMORY && one.over, "%s", sl_detail());
+  asked_fini(&a);
+  CHECK(!one.held && !budget_held(b), "%zu bytes are left", budget_held(b));
+  CHECK(!asked_read(chat_body, sizeof chat_body - 1, true, &allowance, &a, &param), "%s", sl_detail());
+  CHECK(one.held > sizeof chat_body && one.held == budget_held(b), "it holds %zu bytes", one.held);
+  asked_fini(&a);
+  CHECK(!one.held && !budget_held(b), "%zu bytes are left", budget_held(b));
+  free(body);
+  budget_destroy(b);
+}
+
+typedef struct wants {
+  work work;
+  account account;
+  bool got;
+} wants;
+
+static void take_one(work *w) {
+  wants *x = (wants *)w;
+  x->got = account_take(&x->account, 1000);
+}
+
+static account *full;
+
+static void make_room(void *ctx, size_t bytes) {
+  (void)ctx;
+  account_give(full, bytes);
+}
+
+/* A thread that needs memory waits until the event loop has made room, or has ended. */
+static void threads_wait_for_room(void) {
+  budget *b;
+  worker *w;
+  CHECK(!budget_create(5000, &b) && !worker_create(&w), "%s", sl_detail());
+  account all = {.budget = b, .most = 5000};
+  wants first = {.work.run = take_one, .account = {.budget = b, .most = 3000}}, second = first;
+  full = &all;
+  CHECK(account_take(&all, 5000) && !account_take(&all, 1) && all.over, "all is taken");
+  budget_set_maker(b, make_room, NULL);
+  worker_put(w, &first.work);
+  struct pollfd fd = {.fd = budget_fd(b), .events = POLLIN};
+  CHECK(poll(&fd, 1, 60000) == 1 && !worker_take(w), "it waits");
+  budget_answer(b);
+  CHECK(wait_for_done(w) == &first.work && first.got && all.held == 4000 && budget_held(b) == 5000, "it has what was given up");
+  worker_put(w, &second.work);
+  CHECK(poll(&fd, 1, 60000) == 1, "it waits again");
+  budget_close(b);
+  CHECK(wait_for_done(w) == &second.work && !second.got, "it does not wait for ever");
+  worker_destroy(w);
+  account_give_all(&all);
+  account_give_all(&first.account);
+  CHECK(!budget_held(b), "%zu bytes are left", budget_held(b));
+  budget_destroy(b);
+}
+
 int main(int argc, char **argv) {
   RUN(heads_that_are_good);
   RUN(targets_are_paths);
@@ -509,6 +579,8 @@ int main(int argc, char **argv) {
   RUN(bodies_take_time_in_proportion);
   RUN(stops_overlap);
   RUN(work_can_be_stopped);
+  RUN(bodies_take_of_an_account);
+  RUN(threads_wait_for_room);
   seeds s = seeds_of(argc, argv, 1, 3000);
   int taken = 0;
   for (uint64_t seed = s.first; seed < s.end; seed++) {

@@ -21,6 +21,8 @@ typedef struct field {
   double least, most; /* range of numbers */
 } field;
 
+static sl_status no_room(const field *f) { return sl_fail(SL_E_MEMORY, "there is no memory for %s", f->name); }
+
 /* ---- scalar values --------------------------------------------------------------------------- */
 
 static sl_status wrong(const field *f, const char *what) {
@@ -111,9 +113,10 @@ static sl_status read_stream_options(const field *f, const cJSON *item, asked *o
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-static sl_status read_tokens(const field *f, const cJSON *item, asked_prompt *out) {
+static sl_status read_tokens(const field *f, const cJSON *item, sli_bounded *memory, asked_prompt *out) {
   const cJSON *each;
-  out->tokens = sli_calloc((size_t)cJSON_GetArraySize(item) + 1, sizeof *out->tokens);
+  out->tokens = sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(item) + 1) * sizeof *out->tokens);
+  if (!out->tokens) return no_room(f);
   cJSON_ArrayForEach(each, item) {
     bool good = cJSON_IsNumber(each) && each->valuedouble >= 0 && each->valuedouble <= INT32_MAX &&
                 each->valuedouble == floor(each->valuedouble);
@@ -125,7 +128,7 @@ static sl_status read_tokens(const field *f, const cJSON *item, asked_prompt *ou
 
 static sl_status add_prompt(const field *f, const cJSON *item, asked *out) {
   asked_prompt *p = &out->prompts[out->nprompts++];
-  if (cJSON_IsArray(item)) return read_tokens(f, item, p);
+  if (cJSON_IsArray(item)) return read_tokens(f, item, &out->memory, p);
   if (!cJSON_IsString(item)) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
   p->text = item->valuestring;
   return SL_OK;
@@ -137,7 +140,8 @@ static sl_status read_prompt(const field *f, const cJSON *item, asked *out) {
   int count = several ? cJSON_GetArraySize(item) : 1;
   if (!count || count > ASKED_MOST_CHOICES)
     return sl_fail(SL_E_USAGE, "%s has %d texts: it must have 1 to %d", f->name, count, ASKED_MOST_CHOICES);
-  out->prompts = sli_calloc((size_t)count, sizeof *out->prompts);
+  out->prompts = sli_bounded_alloc(&out->memory, (size_t)count * sizeof *out->prompts);
+  if (!out->prompts) return no_room(f);
   if (!several) return add_prompt(f, item, out);
   sl_status status = SL_OK;
   cJSON_ArrayForEach(each, item)
@@ -181,8 +185,8 @@ static sl_status check_keys(const char *where, const cJSON *object, const key *k
   return SL_OK;
 }
 
-/* Appends the text of {"type": "text", "text": "..."}. */
-static sl_status add_part(const char *where, const cJSON *part, FILE *to) {
+/* Checks a part, and returns the text of {"type": "text", "text": "..."}. */
+static sl_status read_part(const char *where, const cJSON *part, const char **out) {
   static const key keys[] = {{"type", KEY_READ}, {"text", KEY_READ}, {"annotations", KEY_EMPTY},
                              {"cache_control", KEY_ANY}};
   sl_status status = check_keys(where, part, keys, SLI_COUNT(keys));
@@ -190,25 +194,36 @@ static sl_status add_part(const char *where, const cJSON *part, FILE *to) {
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(part, "type");
   const cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "text");
   bool good = cJSON_IsObject(part) && cJSON_IsString(type) && !strcmp(type->valuestring, "text") && cJSON_IsString(text);
-  if (good) fputs(text->valuestring, to);
+  if (good) *out = text->valuestring;
   return good ? SL_OK : sl_fail(SL_E_USAGE, "%s must be a part of type text, with a text", where);
 }
 
-/* Joins the parts of message i. */
-static sl_status join_parts(int i, const cJSON *parts, char **out) {
+/* Checks the parts of message i; *bytes is the length of their texts. */
+static sl_status check_parts(int i, const cJSON *parts, size_t *bytes) {
   const cJSON *each;
   sl_status status = SL_OK;
-  size_t bytes;
   int at = 0;
-  FILE *to = open_memstream(out, &bytes);
-  SLI_CHECK(to, "no memory for a message");
   cJSON_ArrayForEach(each, parts) {
     char where[64];
+    const char *text = "";
     snprintf(where, sizeof where, "messages[%d].content[%d]", i, at++);
-    if (!status) status = add_part(where, each, to);
+    if (!status) status = read_part(where, each, &text);
+    *bytes += strlen(text);
   }
-  fclose(to);
   return status;
+}
+
+/* Joins the parts of message i. */
+static sl_status join_parts(int i, const cJSON *parts, sli_bounded *memory, const char **out) {
+  const cJSON *each;
+  size_t bytes = 0;
+  sl_status status = check_parts(i, parts, &bytes);
+  if (status) return status;
+  char *to = sli_bounded_alloc(memory, bytes + 1);
+  if (!to) return sl_fail(SL_E_MEMORY, "there is no memory for messages[%d].content", i);
+  *out = to;
+  cJSON_ArrayForEach(each, parts) to = stpcpy(to, cJSON_GetObjectItemCaseSensitive(each, "text")->valuestring);
+  return SL_OK;
 }
 
 static int role_of(const cJSON *item) {
@@ -237,9 +252,9 @@ static sl_status add_message(const cJSON *item, asked *out) {
   if (status) return status;
   if (role < 0)
     return sl_fail(SL_E_USAGE, "messages[%d].role must be system, developer, user or assistant", i);
-  if (cJSON_IsArray(content)) status = join_parts(i, content, &out->joined[i]);
+  const char *text = cJSON_IsString(content) ? content->valuestring : NULL;
+  if (cJSON_IsArray(content)) status = join_parts(i, content, &out->memory, &text);
   if (status) return status;
-  const char *text = cJSON_IsString(content) ? content->valuestring : out->joined[i];
   if (!text) return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
   out->messages[i].role = role;
   out->messages[i].text = text;
@@ -250,8 +265,8 @@ static sl_status read_messages(const field *f, const cJSON *item, asked *out) {
   const cJSON *each;
   if (!cJSON_IsArray(item) || !item->child) return wrong(f, "an array of at least one message");
   size_t count = (size_t)cJSON_GetArraySize(item);
-  out->messages = sli_calloc(count, sizeof *out->messages);
-  out->joined = sli_calloc(count, sizeof *out->joined);
+  out->messages = sli_bounded_alloc(&out->memory, count * sizeof *out->messages);
+  if (!out->messages) return no_room(f);
   sl_status status = SL_OK;
   cJSON_ArrayForEach(each, item)
     if (!status) status = add_message(each, out);
@@ -336,16 +351,16 @@ static sl_status check_together(const asked *a, const char **param) {
 
 enum { MOST_FIELDS = 64 };
 
-sl_status asked_read(const char *body, size_t bytes, bool chat, asked *out, const char **param) {
-  const cJSON *item;
-  *out = (asked){.chat = chat, .n = 1, .temperature = 1, .top_p = 1, .seed = NAN};
+sl_status asked_read(const char *body, size_t bytes, bool chat, const sli_allowance *allowance, asked *out, const char **param) {
+  cJSON *root, *item;
+  *out = (asked){.chat = chat, .n = 1, .temperature = 1, .top_p = 1, .seed = NAN, .memory.allowance = allowance};
   *param = NULL;
-  sl_status status = json_read(body, bytes, &out->root);
+  sl_status status = json_read(body, bytes, &out->memory, &root);
   if (status) return status;
-  if (!cJSON_IsObject(out->root)) return sl_fail(SL_E_INPUT, "the body is not an object");
-  if (cJSON_GetArraySize(out->root) > MOST_FIELDS)
+  if (!cJSON_IsObject(root)) return sl_fail(SL_E_INPUT, "the body is not an object");
+  if (cJSON_GetArraySize(root) > MOST_FIELDS)
     return sl_fail(SL_E_INPUT, "the body has more than %d fields", MOST_FIELDS);
-  cJSON_ArrayForEach(item, out->root) {
+  cJSON_ArrayForEach(item, root) {
     *param = item->string;
     status = check_once(item);
     if (!status) status = read_item(item, out);
@@ -355,16 +370,9 @@ sl_status asked_read(const char *body, size_t bytes, bool chat, asked *out, cons
 }
 
 void asked_fini(asked *a) {
-  for (int i = 0; i < a->nprompts; i++) free(a->prompts[i].tokens);
-  for (int i = 0; i < a->nmessages; i++) free(a->joined[i]);
-  free(a->prompts);
-  free(a->messages);
-  free(a->joined);
-  cJSON_Delete(a->root);
+  sli_bounded_fini(&a->memory);
   a->prompts = NULL;
   a->messages = NULL;
-  a->joined = NULL;
-  a->root = NULL;
   a->model = a->cache_salt = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;
 }

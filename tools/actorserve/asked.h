@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/allowance.h"
 #include "io/chat.h"
 
 enum { ASKED_MOST_STOPS = 16, ASKED_LONGEST_STOP = 1024, ASKED_MOST_CHOICES = 128 };
@@ -26,7 +27,6 @@ typedef struct asked {
   int nprompts;
   sli_chat_message *messages; /* messages of a chat */
   int nmessages;
-  char **joined;              /* [nmessages] texts of messages that came in parts, or NULL */
   bool stream, usage;         /* usage: send token counts at the end of the stream */
   int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
   double temperature, top_p;
@@ -36,12 +36,13 @@ typedef struct asked {
   int nstop;
   const char *stop[ASKED_MOST_STOPS];
   const char *cache_salt;     /* NULL: not given */
-  cJSON *root;                /* owns the texts above */
+  sli_bounded memory;         /* memory of the texts and arrays above */
 } asked;
 
 /* Parses a body. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is then the field's name, or
- * NULL. Call asked_fini() in any case. */
-sl_status asked_read(const char *body, size_t bytes, bool chat, asked *out, const char **param);
+ * NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive `out`. Call asked_fini() in
+ * any case. */
+sl_status asked_read(const char *body, size_t bytes, bool chat, const sli_allowance *allowance, asked *out, const char **param);
 /* Frees all texts, and keeps the other values. May be called again. */
 void asked_fini(asked *a);
 

@@ -25,11 +25,10 @@ void codec_close(codec *c) {
 static sl_status encode_bytes(const codec *c, const char *text, sli_token_row *out) {
   if (c->vocabulary > BYTES)
     return sl_fail(SL_E_USAGE, "the model has no tokenizer: a prompt is an array of tokens, not a text");
-  for (; *text; text++) {
-    SLI_GROW(out->items, out->count, out->capacity);
-    out->items[out->count++] = (unsigned char)*text;
+  for (; *text && !out->refused; text++) {
+    sli_token_row_add(out, (unsigned char)*text);
   }
-  return SL_OK;
+  return out->refused ? sl_fail(SL_E_MEMORY, "there is no memory for the tokens of a text") : SL_OK;
 }
 
 static sl_status check_tokens(const codec *c, const sli_token_row *row) {
@@ -41,8 +40,8 @@ static sl_status check_tokens(const codec *c, const sli_token_row *row) {
 }
 
 sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
-                       sli_token_row *out) {
-  sl_status status = c->tokenizer ? sli_tokenizer_encode_until(c->tokenizer, text, bytes, whole, stop, out)
+                       const sli_allowance *allowance, sli_token_row *out) {
+  sl_status status = c->tokenizer ? sli_tokenizer_encode_until(c->tokenizer, text, bytes, whole, stop, allowance, out)
                                   : encode_bytes(c, text, out);
   return status ? status : check_tokens(c, out);
 }

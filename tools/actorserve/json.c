@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/actorserve/json.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "base/base.h"
 
-enum { MOST_VALUES = 1 << 18, VALUE_BYTES = 96 };
+enum { MOST_VALUES = 1 << 18 };
 
 size_t utf8_good(const char *text, size_t bytes) {
   size_t at = 0;
@@ -23,7 +24,7 @@ size_t utf8_good(const char *text, size_t bytes) {
   return at;
 }
 
-/* Checks what cJSON does not: zeros inside texts, and whether there is memory for all values. */
+/* Checks what cJSON does not: zeros inside texts, and the number of values. */
 static sl_status look_over(const char *text, size_t bytes) {
   size_t values = 1;
   bool quoted = false;
@@ -35,22 +36,55 @@ static sl_status look_over(const char *text, size_t bytes) {
     quoted ^= c == '"';
     i += quoted && c == '\\';
   }
-  if (values > MOST_VALUES) return sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
-  /* memory to parse it, tested because cJSON does not say why it fails */
-  void *room = malloc(values * VALUE_BYTES + 2 * bytes);
-  free(room);
-  return room ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory to read the body: try again later");
+  return values <= MOST_VALUES ? SL_OK : sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
 }
 
-sl_status json_read(const char *text, size_t bytes, cJSON **out) {
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* The memory of the thread's parse; `refused`: it did not suffice. */
+static _Thread_local struct {
+  sli_bounded *memory;
+  bool refused;
+} parse;
+
+static void *allocate(size_t bytes) {
+  sli_bounded *memory = parse.memory;
+  if (!memory) return malloc(bytes);
+  parse.memory = NULL; /* to make room may take answers, which are JSON */
+  void *out = sli_bounded_alloc(memory, bytes);
+  parse.memory = memory;
+  parse.refused |= !out;
+  return out;
+}
+
+static void release(void *at) {
+  if (!parse.memory) free(at);
+}
+
+static void set_hooks(void) { cJSON_InitHooks(&(cJSON_Hooks){allocate, release}); }
+
+static cJSON *parse_in(sli_bounded *memory, const char *text, size_t bytes, const char **end) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, set_hooks);
+  parse.memory = memory;
+  parse.refused = false;
+  cJSON *out = cJSON_ParseWithLengthOpts(text, bytes, end, 1);
+  parse.memory = NULL;
+  return out;
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON **out) {
   size_t good = utf8_good(text, bytes);
   if (good < bytes) return sl_fail(SL_E_INPUT, "the body is not UTF-8 at byte %zu", good);
   if (strlen(text) < bytes) return sl_fail(SL_E_INPUT, "the body has a zero at byte %zu", strlen(text));
   sl_status status = look_over(text, bytes);
   if (status) return status;
   const char *end = text;
-  *out = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, 1);
+  *out = parse_in(memory, text, bytes + 1, &end);
   if (*out) return SL_OK;
+  if (parse.refused) return sl_fail(SL_E_MEMORY, "there is no memory to read the body");
   size_t at = SLI_MIN((size_t)(end - text), bytes);
   if (at == bytes) return sl_fail(SL_E_INPUT, "the body is not JSON at its end");
   size_t shown = SLI_MIN(bytes - at, 20);

@@ -6,11 +6,12 @@
 #include <cjson/cJSON.h>
 #include <stddef.h>
 
-#include <sluice/status.h>
+#include "base/allowance.h"
 
-/* Parses one value with nothing after it, from zero-terminated text. SL_E_INPUT gives error and
- * position: no UTF-8, no JSON, a text with a zero in it, or more values than any request has. */
-sl_status json_read(const char *text, size_t bytes, cJSON **out);
+/* Parses one value with nothing after it, from zero-terminated text. The value lies in `memory`,
+ * and is not to be deleted. SL_E_INPUT gives error and position: no UTF-8, no JSON, a text with a
+ * zero in it, or more values than any request has. SL_E_MEMORY: the memory does not suffice. */
+sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON **out);
 
 /* Returns the length of the prefix that is valid UTF-8. */
 size_t utf8_good(const char *text, size_t bytes);

@@ -124,23 +124,32 @@ static void print_part(FILE *out, const logprobs *w, int part, const told *behin
     print_map(out, behind, e);
 }
 
+/* Returns what the allocator takes for a text. */
+static size_t memory_of(size_t bytes) {
+  enum { LEAST = 32, HEAD = 8, UNIT = 16 };
+  return SLI_MAX((bytes + 1 + HEAD + UNIT - 1) / UNIT * UNIT, (size_t)LEAST);
+}
+
+/* Memory of a token beside its texts: the array grows twofold. */
+enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
+
 void logprobs_add(logprobs *w, const told *behind, const sl_session_event *e, size_t *bytes) {
   SLI_GROW(w->of, w->count, w->capacity);
   struct logprob_word *x = &w->of[w->count++];
   *x = (struct logprob_word){.place = told_place(behind)};
-  *bytes = sizeof *x;
+  *bytes = WORD_BYTES;
   for (int i = 0; i < (w->chat ? 1 : LOGPROB_TEXTS); i++) {
     size_t size;
     FILE *out = open_memstream(&x->text[i], &size);
     SLI_CHECK(out, "no memory for a token");
     print_part(out, w, i, behind, e);
     fclose(out);
-    *bytes += size;
+    *bytes += memory_of(size);
   }
 }
 
 static size_t free_text(char **text) {
-  size_t bytes = *text ? strlen(*text) : 0;
+  size_t bytes = *text ? memory_of(strlen(*text)) : 0;
   free(*text);
   *text = NULL;
   return bytes;
@@ -177,7 +186,7 @@ static bool print_first(logprobs *w, size_t count, struct evbuffer *out, size_t 
 bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes) {
   size_t count = 0;
   while (count < w->count && w->of[count].place < end) count++;
-  *bytes = count * sizeof *w->of;
+  *bytes = count * WORD_BYTES;
   if (!count) return !evbuffer_add(out, "null", 4);
   bool good = print_first(w, count, out, bytes);
   w->count -= count;

@@ -57,9 +57,9 @@ static void print_session(FILE *out, const sl_session_stats *s) {
   print_ends(out, s);
 }
 
-void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http) {
+void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http, size_t held) {
   print_value(out, "connections", "gauge", "connections that are open", http.connections);
-  print_value(out, "held_bytes", "gauge", "bytes that requests and answers hold (--request-memory)", http.held);
+  print_value(out, "held_bytes", "gauge", "bytes that requests, answers and connections hold (--request-memory)", held);
   print_value(out, "given_up_total", "counter", "connections closed to make room for others", http.given_up);
   print_answers(out, m);
   print_value(out, "hung_up_total", "counter", "clients that left before their answer's end", m->hung_up);

@@ -26,6 +26,6 @@ typedef struct metrics {
   histogram first, next, whole; /* times to the first token; between tokens; to the end */
 } metrics;
 
-void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http);
+void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http, size_t held);
 
 #endif

@@ -17,14 +17,16 @@ static sl_status check_model(request *r) {
 
 static sl_status take_tokens(const request *r, const asked_prompt *from, encoding *to) {
   int64_t vocabulary = r->serving->engine->vocabulary;
+  if (from->count > (size_t)r->serving->engine->context)
+    return sl_fail(SL_E_USAGE, "the prompt has %zu tokens: more than the context of %lld", from->count,
+                   (long long)r->serving->engine->context);
   for (size_t i = 0; i < from->count; i++) {
     if (from->tokens[i] >= vocabulary)
       return sl_fail(SL_E_USAGE, "token %d of the prompt is outside the vocabulary of %lld", from->tokens[i],
                      (long long)vocabulary);
-    SLI_GROW(to->out.items, to->out.count, to->out.capacity);
-    to->out.items[to->out.count++] = from->tokens[i];
+    sli_token_row_add(&to->out, from->tokens[i]);
   }
-  return SL_OK;
+  return to->out.refused ? sl_fail(SL_E_MEMORY, "there is no memory for the tokens") : SL_OK;
 }
 
 /* Refuses a text that has more tokens than the context however it is split, without tokenizing
@@ -38,18 +40,21 @@ static sl_status check_bytes(const request *r, size_t bytes) {
 }
 
 /* Renders the chat template. Too long a chat is refused first: rendering takes many times its
- * memory. */
+ * memory, out of the request's. */
 static sl_status render(request *r, encoding *to) {
   const voice *v = r->serving->voice;
   size_t bytes = 0;
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
   for (int i = 0; i < r->asked.nmessages; i++) bytes += strlen(r->asked.messages[i].text);
   sl_status status = check_bytes(r, bytes);
-  return status ? status : sli_chat_render(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &to->text);
+  return status ? status : sli_chat_render_within(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &r->allowance, &to->text);
 }
 
-static sl_status copy_text(const char *text, encoding *to) {
+static sl_status copy_text(request *r, const char *text, encoding *to) {
+  size_t bytes = strlen(text) + 1;
+  if (!account_take(&r->account, bytes)) return sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", bytes);
   to->text = strdup(text);
+  if (!to->text) account_give(&r->account, bytes);
   return to->text ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
 }
 
@@ -57,7 +62,7 @@ static sl_status list_prompt(request *r, int i) {
   encoding *x = &r->prompts[i];
   const asked_prompt *from = r->asked.chat ? NULL : &r->asked.prompts[i];
   if (from && !from->text) return take_tokens(r, from, x);
-  sl_status status = from ? copy_text(from->text, x) : render(r, x);
+  sl_status status = from ? copy_text(r, from->text, x) : render(r, x);
   if (status) return status;
   x->work.bytes = strlen(x->text);
   return check_bytes(r, x->work.bytes);
@@ -65,7 +70,8 @@ static sl_status list_prompt(request *r, int i) {
 
 static void encode(work *w) {
   encoding *x = (encoding *)w;
-  x->status = codec_encode(x->codec, x->text, w->bytes, x->whole, &w->stop, &x->out);
+  const request *r = w->user;
+  x->status = codec_encode(x->codec, x->text, w->bytes, x->whole, &w->stop, &r->allowance, &x->out);
   if (x->status) x->failure = sli_strdup(sl_detail());
 }
 
@@ -76,7 +82,7 @@ static sl_status list_prompts(request *r) {
   r->nprompts = chat ? 1 : r->asked.nprompts;
   r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
   for (int i = 0; i < r->nprompts; i++)
-    r->prompts[i] = (encoding){.work = {.run = encode, .user = r}, .codec = &r->serving->voice->codec, .whole = !chat};
+    r->prompts[i] = (encoding){.work = {.run = encode, .user = r}, .codec = &r->serving->voice->codec, .whole = !chat, .out.allowance = &r->allowance};
   for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
   return status;
 }
@@ -96,7 +102,7 @@ static void settle(request *r) {
 }
 
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
-  sl_status status = asked_read(body, bytes, r->asked.chat, &r->asked, &r->param);
+  sl_status status = asked_read(body, bytes, r->asked.chat, &r->allowance, &r->asked, &r->param);
   if (!status) status = check_model(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");

@@ -19,22 +19,13 @@ static void fini_choice(choice *c) {
   free(c->text);
 }
 
-static void let_go(request *r, size_t bytes) {
-  bytes = SLI_MIN(bytes, r->held);
-  http_let_go(r->serving->http, bytes);
-  r->held -= bytes;
-}
+static void let_go(request *r, size_t bytes) { account_give(&r->account, bytes); }
 
-/* Reserves memory for a request, which may hold a fraction of the total. False: it is too much. */
-static bool hold(request *r, size_t bytes) {
-  enum { PARTS = 4 };
-  bool good = r->held + bytes <= r->serving->options->most_held_bytes / PARTS && http_hold(r->serving->http, bytes);
-  if (good) r->held += bytes;
-  return good;
-}
+/* Takes memory for a request. False: there is none. */
+static bool hold(request *r, size_t bytes) { return account_take(&r->account, bytes); }
 
 static void free_text(encoding *x) {
-  if (x->text) let_go(x->work.user, x->work.bytes);
+  if (x->text) let_go(x->work.user, x->work.bytes + 1);
   free(x->text);
   x->text = NULL;
 }
@@ -46,11 +37,11 @@ void request_destroy(request *r) {
     free(r->prompts[i].out.items);
     free(r->prompts[i].failure);
   }
-  let_go(r, r->held);
   stops_fini(&r->stops);
   free(r->body);
   free(r->failure);
   asked_fini(&r->asked);
+  account_give_all(&r->account);
   free(r->choices);
   free(r->prompts);
   *r->link = r->next;
@@ -95,11 +86,24 @@ static void refuse(request *r, int status, const char *param, const char *code, 
   free(body);
 }
 
+/* Refuses a request that takes more memory than one may have, or than there is. */
+static void refuse_memory(request *r, const char *param) {
+  char most[32], text[160];
+  snprintf(text, sizeof text, "the request takes more memory than the %s that one request may have (--request-memory): make it shorter",
+           sli_format_bytes(most, (double)r->account.most));
+  if (r->account.over) refuse(r, 413, param, "too_large", text);
+  else refuse(r, 503, param, "busy", "there is no memory for this request beside the others: try again later");
+}
+
 /* Refuses a request, with the HTTP status of a session's or parser's status. */
 static void refuse_status(request *r, sl_status status, const char *param) {
-  char *text = sli_strdup(sl_detail());
   bool busy = status == SL_E_BUSY || status == SL_E_MEMORY;
   int answer = busy ? 503 : status == SL_E_USAGE || status == SL_E_INPUT ? 400 : 500;
+  if (status == SL_E_MEMORY) {
+    refuse_memory(r, param);
+    return;
+  }
+  char *text = sli_strdup(sl_detail());
   refuse(r, answer, param, busy ? "busy" : NULL, text);
   free(text);
 }
@@ -136,7 +140,7 @@ static void finish_whole(request *r) {
   http_exchange *x = r->x;
   struct evbuffer *out = evbuffer_new();
   bool good = out && reply_whole(r, out);
-  let_go(r, r->held);
+  account_give_all(&r->account);
   leave(r);
   if (good) http_answer_buffer(x, 200, "application/json", out);
   else http_break_off(x);
@@ -217,6 +221,10 @@ static void note_time(request *r) {
   r->token_ns = now;
 }
 
+/* TOKEN_BYTES: of a token, which the engine keeps in an array that grows twofold. ANSWER_BYTES: of
+ * an answer's state, here and in the engine. */
+enum { TOKEN_BYTES = 2 * sizeof(int32_t), ANSWER_BYTES = 2048 };
+
 /* Adds a token's log probabilities. False: there is no memory, and the request has failed. */
 static bool add_word(choice *c, const sl_session_event *event) {
   size_t bytes;
@@ -244,6 +252,10 @@ static void take_token(choice *c, const sl_session_event *event) {
   note_cached(c, event);
   r->answer_tokens++;
   if (ends(c, event->token)) return; /* an END event follows */
+  if (!hold(r, TOKEN_BYTES)) {
+    fail_for_memory(r);
+    return;
+  }
   if (c->words && !add_word(c, event)) return;
   told_token(&c->told, event->token);
   told_ready(&c->told, false);
@@ -348,12 +360,15 @@ static void init_choice(request *r, int index) {
   *c->words = (logprobs){.chat = r->asked.chat, .top = r->asked.top_logprobs};
 }
 
-/* Reserves memory for tokens: each answer holds its prompt's tokens. */
-static sl_status hold_tokens(request *r) {
-  size_t tokens = 0;
-  for (int i = 0; i < r->nprompts; i++) tokens += r->prompts[i].out.count;
-  if (hold(r, tokens * sizeof(int32_t) * (size_t)(r->asked.n + 1))) return SL_OK;
-  return sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
+/* Takes memory for answers. Each has its prompt's tokens, a list of pages for all that it may
+ * have, and its own state. */
+static sl_status hold_answers(request *r) {
+  size_t context = (size_t)r->serving->engine->context, bytes = 0;
+  for (int i = 0; i < r->nprompts; i++) {
+    size_t prompt = r->prompts[i].out.count, answer = r->asked.max_tokens ? (size_t)r->asked.max_tokens : context - prompt;
+    bytes += prompt * sizeof(int32_t) + (prompt + answer) / SL_PAGE * sizeof(int32_t) + ANSWER_BYTES;
+  }
+  return hold(r, bytes * (size_t)r->asked.n) ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for the answers");
 }
 
 static sl_status submit_all(request *r) {
@@ -361,7 +376,7 @@ static sl_status submit_all(request *r) {
   int n = (int)r->asked.n;
   sl_status status = SL_OK;
   for (int i = 0; i < r->nprompts && !status; i++) status = check_room(r, &r->prompts[i]);
-  if (!status) status = hold_tokens(r);
+  if (!status) status = hold_answers(r);
   for (int i = 0; i < r->nchoices && !status; i++)
     status = submit(&r->choices[i], &r->prompts[i / n], seed + (uint64_t)(i % n));
   return status;
@@ -414,30 +429,22 @@ static void encode(request *r) {
 }
 
 static request *create(serving *s, http_exchange *x, bool chat) {
+  enum { PARTS = 4 }; /* a request may have one of so many parts of the memory */
   request *r = sli_calloc(1, sizeof *r);
   *r = (request){.serving = s, .x = x, .created = time(NULL), .start_ns = sli_now_ns(), .next = s->first,
                  .link = &s->first};
   if (s->first) s->first->link = &r->next;
   s->first = r;
+  r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
+  r->allowance = account_allowance(&r->account);
   snprintf(r->id, sizeof r->id, "%s-%llx%08llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)r->created,
            (unsigned long long)++s->requests);
   http_set_user(x, r);
   return r;
 }
 
-/* Reserves memory for the texts and their tokens. */
-static bool hold_prompts(request *r) {
-  size_t bytes = 0;
-  for (int i = 0; i < r->nprompts; i++) bytes += r->prompts[i].work.bytes + r->prompts[i].out.count * sizeof(int32_t);
-  return hold(r, bytes);
-}
-
 /* Continues once the body is read. */
 static void go_on(request *r, sl_status status) {
-  if (!status && !hold_prompts(r)) {
-    for (int i = 0; i < r->nprompts; i++) r->prompts[i].work.bytes = 0; /* not reserved */
-    status = sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
-  }
   if (!status) encode(r);
   else if (r->unknown_model) refuse(r, 404, r->param, "model_not_found", sl_detail());
   else refuse_status(r, status, r->param);
@@ -451,7 +458,7 @@ static void read_body(work *w) {
 
 void request_read(request *r) {
   r->reading = false;
-  let_go(r, r->work.bytes);
+  let_go(r, r->work.bytes + 1);
   free(r->body);
   r->body = NULL;
   if (!r->x) {
@@ -464,10 +471,9 @@ void request_read(request *r) {
 
 /* Hands a long body to the reader's thread, so that other requests need not wait. */
 static void read_apart(request *r, const http_request *from) {
-  r->body = hold(r, from->bytes) ? malloc(from->bytes + 1) : NULL;
+  r->body = hold(r, from->bytes + 1) ? malloc(from->bytes + 1) : NULL;
   if (!r->body) {
-    sl_fail(SL_E_MEMORY, "there is no memory for this request beside the others: try again later");
-    refuse_status(r, SL_E_MEMORY, NULL);
+    refuse_memory(r, NULL);
     return;
   }
   memcpy(r->body, from->body, from->bytes + 1);

@@ -53,7 +53,9 @@ typedef struct request {
   time_t created;
   uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0: none yet */
   encoding *prompts;     /* [nprompts] */
-  size_t held, freed;    /* bytes of memory reserved; bytes that reply.c has freed of them */
+  account account;       /* memory that it has */
+  sli_allowance allowance; /* the same, for what it calls */
+  size_t freed;          /* bytes that reply.c has freed of it */
   uint64_t salt;
   int nprompts, encoding; /* encoding: prompts still at the encoder */
   choice *choices;       /* [nchoices] */

@@ -19,7 +19,8 @@ enum {
   MOST_UNSENT = 256 << 10,
   LEAST_CONNECTIONS = 64,
   MOST_CONNECTIONS = 16384,
-  EVENTS = 32            /* events taken of the session at a time */
+  EVENTS = 32,           /* events taken of the session at a time */
+  CONNECTIONS_PART = 16 << 10 /* bytes of memory for each connection that may be open */
 };
 
 /* ---- status ---------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ static void answer_metrics(serving *s, http_exchange *x, const http_request *req
   FILE *out = open_memstream(&text, &bytes);
   SLI_CHECK(out, "no memory for metrics");
   sl_session_stats stat = s->engine->stat(s->engine->self);
-  metrics_print(out, &s->metrics, &stat, http_count_all(s->http));
+  metrics_print(out, &s->metrics, &stat, http_count_all(s->http), budget_held(s->budget));
   fclose(out);
   answer(s, x, 200, "text/plain; version=0.0.4", text);
 }
@@ -203,6 +204,12 @@ static void on_encoder(evutil_socket_t fd, short what, void *ctx) {
   for (work *x; (x = worker_take(s->encoder));) request_encoded(x);
 }
 
+static void on_budget(evutil_socket_t fd, short what, void *ctx) {
+  (void)fd, (void)what;
+  serving *s = ctx;
+  budget_answer(s->budget);
+}
+
 static void on_reader(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
@@ -217,9 +224,11 @@ static sl_status listen_on(serving *s) {
   size_t connections;
   sl_status status = sli_descriptors_reserve("connections need", LEAST_CONNECTIONS, MOST_CONNECTIONS, &connections);
   if (status) return status;
+  /* connections themselves have at most a part of the memory */
+  connections = SLI_MIN(connections, budget_most(s->budget) / CONNECTIONS_PART);
   const http_options options = {.host = o->host, .port = o->port, .most_connections = LEAST_CONNECTIONS + connections,
                                 .most_body_bytes = MOST_BODY, .most_unsent_bytes = MOST_UNSENT,
-                                .most_held_bytes = o->most_held_bytes,
+                                .budget = s->budget,
                                 .head_seconds = o->head_seconds, .body_seconds = o->body_seconds,
                                 .idle_seconds = o->idle_seconds, .stall_seconds = o->stall_seconds,
                                 .on_head = on_head, .on_request = on_request, .on_gone = on_gone, .error_body = error_body, .ctx = s};
@@ -232,19 +241,30 @@ static struct event *watch(serving *s, int fd, event_callback_fn call) {
   return e;
 }
 
+/* Sets the allocator such that large blocks go back to the system when they are freed. Otherwise
+ * its limit grows with the blocks that were freed, and their memory stays. */
+static void set_allocator(void) {
+  enum { LARGE = 64 << 10, SPARE = 1 << 20 };
+  mallopt(M_MMAP_THRESHOLD, LARGE);
+  mallopt(M_TRIM_THRESHOLD, SPARE);
+}
+
 sl_status serving_create(const serve_options *options, const engine *e, const voice *v, serving **out) {
+  set_allocator();
   serving *s = sli_calloc(1, sizeof *s);
   *s = (serving){.options = options, .engine = e, .voice = v, .base = event_base_new()};
   s->out = evbuffer_new();
   SLI_CHECK(s->base && s->out, "no memory for events");
   if (getrandom(&s->secret, sizeof s->secret, 0) < 0) s->secret = sli_now_ns();
-  sl_status status = worker_create(&s->encoder);
+  sl_status status = budget_create(options->most_held_bytes, &s->budget);
+  if (!status) status = worker_create(&s->encoder);
   if (!status) status = worker_create(&s->reader);
   if (!status) status = listen_on(s);
   if (!status) {
     s->of_engine = watch(s, e->fd, on_engine);
     s->of_encoder = watch(s, worker_fd(s->encoder), on_encoder);
     s->of_reader = watch(s, worker_fd(s->reader), on_reader);
+    s->of_budget = watch(s, budget_fd(s->budget), on_budget);
     *out = s;
   } else
     serving_destroy(s);
@@ -253,6 +273,7 @@ sl_status serving_create(const serve_options *options, const engine *e, const vo
 
 void serving_destroy(serving *s) {
   if (!s) return;
+  if (s->budget) budget_close(s->budget);
   worker_destroy(s->reader);
   worker_destroy(s->encoder);
   while (s->first) request_destroy(s->first);
@@ -260,8 +281,10 @@ void serving_destroy(serving *s) {
   if (s->of_engine) event_free(s->of_engine);
   if (s->of_encoder) event_free(s->of_encoder);
   if (s->of_reader) event_free(s->of_reader);
+  if (s->of_budget) event_free(s->of_budget);
   evbuffer_free(s->out);
   event_base_free(s->base);
+  budget_destroy(s->budget);
   free(s);
 }
 
@@ -278,20 +301,16 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   drain(s);
 }
 
-/* Returns free memory to the system when there are no requests, or they hold much less than
- * before. */
+/* Returns free memory to the system, of small blocks too, when there are no requests, or when
+ * there is much of it. */
 static void give_memory_back(serving *s) {
-  enum { MUCH = 16 << 20 };
+  enum { PART = 16 };
   const uint64_t pause = UINT64_C(2000000000); /* trimming takes some milliseconds */
   uint64_t now = sli_now_ns();
-  size_t held = http_count_all(s->http).held;
-  s->held_most = SLI_MAX(s->held_most, held);
-  bool less = s->held_most > MUCH && held < s->held_most / 2;
   s->busy |= s->first != NULL;
-  if (now - s->trimmed_ns < pause || !(less || (s->busy && !s->first))) return;
-  malloc_trim(0);
-  s->held_most = held;
+  if (!s->busy || now - s->trimmed_ns < pause) return;
   s->trimmed_ns = now;
+  if (!s->first || mallinfo2().fordblks > budget_most(s->budget) / PART) malloc_trim(0);
   s->busy = s->first;
 }
 

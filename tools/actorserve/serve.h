@@ -5,6 +5,7 @@
 #define SLUICE_TOOLS_ACTORSERVE_SERVE_H
 
 #include "io/chat.h"
+#include "tools/actorserve/budget.h"
 #include "tools/actorserve/codec.h"
 #include "tools/actorserve/engine.h"
 #include "tools/actorserve/http/http.h"
@@ -44,14 +45,14 @@ typedef struct serving {
   const engine *engine;
   const voice *voice;
   struct event_base *base;
-  struct event *of_engine, *of_reader, *of_encoder;
+  budget *budget;         /* memory that clients control */
+  struct event *of_engine, *of_reader, *of_encoder, *of_budget;
   worker *reader, *encoder; /* threads for long bodies, and for tokenizing texts */
   http *http;
   struct request *first;  /* list of all requests that are not over */
   struct evbuffer *out;   /* buffer for the next output */
   uint64_t secret;        /* secret from which salts are derived */
-  size_t held_most;       /* most bytes held since memory was last returned to the system */
-  uint64_t trimmed_ns;    /* time of that */
+  uint64_t trimmed_ns;    /* time when memory was last returned to the system */
   uint64_t nonfinite_ns;  /* time of the last warning about logits that are not finite; 0: never */
   metrics metrics;
   uint64_t requests;      /* requests so far */

@@ -12,7 +12,7 @@ static const tool_option options[] = {
     {"api-key-file", SL_OPTION_TEXT, "", "`FILE` with that key in its first line", 0, 0, GROUP_SERVING},
     {"cors", SL_OPTION_TEXT, "loopback", "`WHOSE` pages may ask from a browser: loopback (those of this machine), one origin such as "
      "https://chat.example, * (all), or off", 0, 0, GROUP_SERVING},
-    {"request-memory", SL_OPTION_TEXT, "256M", "`SIZE` of what all requests, and answers that are not read yet, hold together", 0, 0, GROUP_MEMORY},
+    {"request-memory", SL_OPTION_TEXT, "256M", "`SIZE` of what clients make the server hold and compute with, all together", 0, 0, GROUP_MEMORY},
     SERVING_OPTIONS,
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
      "given, what lies with the weights", 0, 0, GROUP_DATA},

@@ -34,7 +34,7 @@ static void add_end(served *m, int64_t token) {
 /* Adds a special token that ends an answer, if the text is a single token. */
 static void add_mark(served *m, const char *text) {
   sli_token_row row = {0};
-  sl_status status = text ? codec_encode(&m->voice.codec, text, strlen(text), false, NULL, &row) : SL_OK;
+  sl_status status = text ? codec_encode(&m->voice.codec, text, strlen(text), false, NULL, NULL, &row) : SL_OK;
   if (!status && row.count == 1) add_end(m, row.items[0]);
   free(row.items);
 }

@@ -41,6 +41,13 @@ static void drop_data(http_exchange *x) {
   x->count = x->capacity = 0;
 }
 
+static void drop_head(http_exchange *x) {
+  http_count(x, 0, x->head_count);
+  free(x->head_bytes);
+  x->head_bytes = NULL;
+  x->head_count = 0;
+}
+
 void http_close(http_exchange *x) {
   http *h = x->server;
   if (x->state == HTTP_ANSWER && x->user) h->options.on_gone(h->options.ctx, x->user);
@@ -52,12 +59,13 @@ void http_close(http_exchange *x) {
   event_free(x->deadline);
   evbuffer_free(x->fields);
   drop_data(x);
+  drop_head(x);
   http_count(x, 0, x->held);
+  budget_count(h->options.budget, 0, HTTP_CONNECTION_BYTES);
   evutil_socket_t fd = bufferevent_getfd(x->stream);
   bufferevent_setfd(x->stream, -1);
   evutil_closesocket(fd); /* at once: others may wait for a descriptor */
   bufferevent_free(x->stream);
-  free(x->head_bytes);
   free(x);
 }
 
@@ -79,14 +87,14 @@ bool http_close_oldest(http *h) {
 static void give_up(http_exchange *x);
 
 bool http_make_room(http *h, const http_exchange *for_whom, size_t bytes) {
-  size_t most = h->options.most_held_bytes;
-  for (http_exchange *x = h->oldest, *newer; x && h->counts.held + bytes > most; x = newer) {
+  budget *b = h->options.budget;
+  for (http_exchange *x = h->oldest, *newer; x && !budget_fits(b, bytes); x = newer) {
     newer = x->newer;
     if (x == for_whom || x->held < LEAST_HELD) continue;
     h->counts.given_up++;
     give_up(x);
   }
-  return h->counts.held + bytes <= most;
+  return budget_fits(b, bytes);
 }
 
 /* ---- an answer ------------------------------------------------------------------------------- */
@@ -226,17 +234,17 @@ static void hand_over(http_exchange *x) {
   const http_request request = request_of(x);
   http *h = x->server;
   char *data = x->data, *head = x->head_bytes;
-  size_t capacity = x->capacity;
+  size_t bytes = x->capacity + x->head_count;
   event_del(x->deadline);
   enter(x, HTTP_ANSWER);
   x->keep = x->head.keep && !h->draining;
-  x->held -= capacity; /* owned by the server until the program has read it */
+  x->held -= bytes; /* owned by the server until the program has read it */
   x->data = x->head_bytes = NULL;
-  x->count = x->capacity = 0;
+  x->count = x->capacity = x->head_count = 0;
   if (data) data[request.bytes] = 0;
   if (x->ended || unread(x)) wait_for(x, 0); /* starts checking the client */
   o->on_request(o->ctx, x, &request);
-  h->counts.held -= capacity;
+  budget_count(h->options.budget, 0, bytes);
   free(data);
   free(head);
 }
@@ -323,8 +331,10 @@ static bool begin_body(http_exchange *x) {
 }
 
 static bool take_head(http_exchange *x, struct evbuffer *in, size_t length) {
-  free(x->head_bytes);
+  drop_head(x);
   x->head_bytes = sli_calloc(1, length + 1);
+  x->head_count = length + 1;
+  http_count(x, x->head_count, 0);
   evbuffer_remove(in, x->head_bytes, length);
   http_fault fault = http_head_parse(x->head_bytes, length, &x->head);
   if (!fault.status) return begin_body(x);
@@ -449,6 +459,7 @@ void http_connect(http *h, evutil_socket_t fd) {
   }
   set_options(fd);
   link_in(x);
+  budget_count(h->options.budget, HTTP_CONNECTION_BYTES, 0);
   http_watch_buffer(x, bufferevent_get_input(x->stream));
   http_watch_buffer(x, bufferevent_get_output(x->stream));
   bufferevent_setcb(x->stream, on_read, on_sent, on_event, x);

@@ -13,6 +13,8 @@
 
 #include <sluice/status.h>
 
+#include "tools/actorserve/budget.h"
+
 typedef struct http http;               /* a server */
 /* a connection, from a request until the end of its answer */
 typedef struct http_exchange http_exchange;
@@ -32,7 +34,7 @@ typedef struct http_options {
   size_t most_connections, most_body_bytes;
   /* limit of an answer sent in pieces: beyond it the connection ends */
   size_t most_unsent_bytes;
-  size_t most_held_bytes;      /* limit of all requests and answers together */
+  budget *budget;              /* the memory of all requests and answers */
   /* time for a request's head, from its first byte, and for its body */
   double head_seconds, body_seconds;
   double idle_seconds;         /* time between requests */
@@ -58,16 +60,13 @@ int http_port(const http *h);
 void http_drain(http *h);
 
 /* Counters. If there are too many connections, those that waited longest for their client are
- * closed. If all hold too many bytes, connections with unfinished bodies or unread answers are
+ * closed. If the budget is used up, connections with unfinished bodies or unread answers are
  * closed too. */
 typedef struct http_counts {
-  size_t connections, held; /* open connections; bytes of requests and answers */
+  size_t connections;       /* open connections */
   uint64_t given_up;        /* closed to make room for others */
 } http_counts;
 http_counts http_count_all(const http *h);
-/* Reserves more bytes beside those of connections; false: there is no room. */
-bool http_hold(http *h, size_t bytes);
-void http_let_go(http *h, size_t bytes);
 
 /* Sets the argument that on_gone gets for this exchange. NULL at first. */
 void http_set_user(http_exchange *x, void *user);

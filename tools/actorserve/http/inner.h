@@ -35,6 +35,9 @@ bool http_close_oldest(http *h);
  * there is none. */
 bool http_make_room(http *h, const http_exchange *for_whom, size_t bytes);
 
+/* Memory of a connection that holds nothing, with libevent's part. */
+enum { HTTP_CONNECTION_BYTES = 4096 };
+
 /* room.c: adds a connection that waits for its client to the waiting list. */
 void http_stand(http_exchange *x); /* at the end */
 void http_step_out(http_exchange *x);
@@ -60,11 +63,12 @@ struct http_exchange {
    * the end. */
   enum { HTTP_IDLE, HTTP_HEAD, HTTP_BODY, HTTP_ANSWER, HTTP_SENDING, HTTP_LAST, HTTP_LINGER } state;
   void *user;
-  size_t held;                   /* bytes of memory it holds */
+  size_t held;                   /* bytes of memory that it holds besides its own */
   bool ended;                    /* the client sends no more, but may still read */
   bool broken;                   /* memory for output ran out */
   /* The request. */
   char *head_bytes;
+  size_t head_count;             /* bytes of it */
   size_t seen;                   /* bytes of an incomplete head */
   http_head head;
   http_body body;

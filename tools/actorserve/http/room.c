@@ -27,7 +27,7 @@ void http_stand(http_exchange *x) {
 
 void http_count(http_exchange *x, size_t more, size_t less) {
   x->held += more - less;
-  x->server->counts.held += more - less;
+  budget_count(x->server->options.budget, more, less);
 }
 
 static void on_change(struct evbuffer *buffer, const struct evbuffer_cb_info *info, void *ctx) {

@@ -58,10 +58,13 @@ static sl_status listen_on(http *h) {
   return status;
 }
 
+static void make_room(void *h, size_t bytes) { http_make_room(h, NULL, bytes); }
+
 sl_status http_create(struct event_base *base, const http_options *options, http **out) {
   http *h = sli_calloc(1, sizeof *h);
   *h = (http){.options = *options, .base = base};
   h->again = evtimer_new(base, on_again, h);
+  budget_set_maker(options->budget, make_room, h);
   sl_status status = listen_on(h);
   if (status) http_destroy(h);
   else *out = h;
@@ -76,6 +79,7 @@ void http_destroy(http *h) {
   }
   if (h->listener) evconnlistener_free(h->listener);
   event_free(h->again);
+  budget_set_maker(h->options.budget, NULL, NULL);
   free(h);
 }
 
@@ -98,11 +102,3 @@ void http_drain(http *h) {
 }
 
 http_counts http_count_all(const http *h) { return h->counts; }
-
-bool http_hold(http *h, size_t bytes) {
-  if (!http_make_room(h, NULL, bytes)) return false;
-  h->counts.held += bytes;
-  return true;
-}
-
-void http_let_go(http *h, size_t bytes) { h->counts.held -= bytes; }
