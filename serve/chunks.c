@@ -12,7 +12,7 @@
 #include "serve/serve.h"
 
 static int stages_of(const sl_session *s) {
-  return SLI_MAX(s->options.lower.stages, 1) * SLI_MAX(s->options.lower.chunks, 1);
+  return SLI_MAX(s->options.lower.parallel.stages, 1) * SLI_MAX(s->options.lower.schedule.chunks, 1);
 }
 
 static double seconds_of(const sl_tick_cost *c, int64_t fed, int64_t rows) {

@@ -68,7 +68,7 @@ static double seconds_of(const sl_session *s, int32_t a, const load *of) {
 static double spread_of(const sl_session *s, int32_t a, int64_t at) {
   const sl_tick_cost *c = s->options.cost;
   if (!c || !c->spreads || !(s->shares[a] > 0)) return 1;
-  uint64_t hash = sli_hash_word(sli_hash_word(SLI_HASH_SEED, s->options.lower.seed), (uint64_t)a);
+  uint64_t hash = sli_hash_word(sli_hash_word(SLI_HASH_SEED, s->options.lower.numbers.seed), (uint64_t)a);
   return c->spread[(hash % (uint64_t)c->spreads + (uint64_t)at) % (uint64_t)c->spreads];
 }
 

@@ -120,7 +120,7 @@ static sl_status check_devices(const sl_session_options *o) {
 
 sl_status sl_session_rehearse(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
                               sl_rehearsal *out) {
-  int stages = SLI_MAX(options->lower.stages, 1) * SLI_MAX(options->lower.chunks, 1);
+  int stages = SLI_MAX(options->lower.parallel.stages, 1) * SLI_MAX(options->lower.schedule.chunks, 1);
   sl_status status = check_devices(options);
   if (status) return status;
   play p = {.base = {go_on, note, compute}, .arrivals = arrivals, .longest = longest_of(n, arrivals)};

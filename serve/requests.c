@@ -190,7 +190,7 @@ sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
 }
 
 sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
-  if (s->options.lower.processes > 1 && s->options.job && sl_job_process(s->options.job))
+  if (s->options.lower.parallel.processes > 1 && s->options.job && sl_job_process(s->options.job))
     return sl_fail(SL_E_USAGE, "requests go to process 0");
   sl_status status = sli_session_check(s, q);
   if (status) return status;

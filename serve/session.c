@@ -44,7 +44,7 @@ static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? g
 static sl_rest rest_of(void *ctx, const char *param) {
   const sl_session *s = ctx;
   if (s->stored) return sli_weights_rest(s->stored, param);
-  return s->options.lower.dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
+  return s->options.lower.numbers.dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
 }
 
 /* Lowers the graph. The weight index (s->stored) is all that the passes see of files. */
@@ -61,7 +61,7 @@ static sl_status lower_plan(sl_session *s, const sl_lower_options *lower, sl_low
 static sl_status read_sizes(sl_session *s) {
   enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64 };
   sl_session_options *o = &s->options;
-  int stages = SLI_MAX(o->lower.stages, 1) * SLI_MAX(o->lower.chunks, 1);
+  int stages = SLI_MAX(o->lower.parallel.stages, 1) * SLI_MAX(o->lower.schedule.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
   s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .kv = o->kv, .fill = sli_session_choose,
                             .await = sli_session_await, .rest = rest_of, .ctx = s};
@@ -141,7 +141,7 @@ static sl_status build(sl_session *s) {
 
 /* Rejects data and sequence sharding: a tick has few rows, of arbitrary sequences. */
 static sl_status check_lower(const sl_lower_options *o) {
-  if (o->data_parallel <= 1 && o->sequence <= 1) return SL_OK;
+  if (o->parallel.data <= 1 && o->parallel.sequence <= 1) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "the devices of a session's stage share out its tensors (tensor), but not data and "
                  "sequences");
 }
@@ -150,9 +150,9 @@ static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
-  lower.dtype = SL_F32; /* dtype of the matrix products; weights keep their storage format */
-  lower.on_output = sli_session_take;
-  lower.ctx = s;
+  lower.numbers.dtype = SL_F32; /* dtype of the matrix products; weights keep their storage format */
+  lower.report.on_output = sli_session_take;
+  lower.report.ctx = s;
   sl_lowered *lowered = NULL;
   sl_status status = lower_plan(s, &lower, &lowered);
   if (status) return status;

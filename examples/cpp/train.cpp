@@ -48,13 +48,13 @@ void Training::build() {
 void Training::lower() {
   sl_quota quota{"act.b", 0, 2}; // the first stage runs at most two microbatches ahead
   sl_lower_options options{};
-  options.stages = 2;
-  options.schedule = "1f1b";
-  options.nquotas = 1;
-  options.quotas = &quota;
+  options.parallel.stages = 2;
+  options.schedule.name = "1f1b";
+  options.memory.nquotas = 1;
+  options.memory.quotas = &quota;
   options.devices.kind = "cpu";
-  options.ctx = this;
-  options.on_step = [](void *ctx, const sl_step_report *report) {
+  options.report.ctx = this;
+  options.report.on_step = [](void *ctx, const sl_step_report *report) {
     auto *training = static_cast<Training *>(ctx);
     if (!report->step) training->first = report->loss;
     training->last = report->loss;

@@ -54,8 +54,8 @@ int main(void) {
   sl_graph *g = make_graph();
   sl_lowered *lowered = NULL;
   sl_runtime *rt = NULL;
-  sl_lower_options options = {.stages = 2, .chunks = 1, .devices = {.kind = "cpu"},
-                              .on_step = on_step, .ctx = &loss};
+  sl_lower_options options = {.parallel.stages = 2, .schedule.chunks = 1, .devices = {.kind = "cpu"},
+                              .report.on_step = on_step, .report.ctx = &loss};
   sl_status status = sl_lower(g, &options, &lowered);
   if (!status) status = sl_plan_prove(sl_lowered_plan(lowered));
   if (!status)

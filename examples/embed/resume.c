@@ -88,8 +88,8 @@ static sl_status prepare(training *t) {
                                 .nterms = TERMS_OF_RESULTS, .terms = terms};
   sl_status status = sl_checkpoints_open(&keep, t->job, &t->kept);
   if (status) return status;
-  sl_lower_options options = {.stages = STAGES, .devices = {.kind = "cpu"},
-                              .processes = sl_job_processes(t->job), .on_step = on_step};
+  sl_lower_options options = {.parallel.stages = STAGES, .devices = {.kind = "cpu"},
+                              .parallel.processes = sl_job_processes(t->job), .report.on_step = on_step};
   sl_checkpoints_lower(t->kept, &options);
   t->graph = make_graph();
   status = sl_lower(t->graph, &options, &t->lowered);

@@ -10,7 +10,7 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   const sli_pick *pick = sli_lowering_pick(l);
   to->schedule = sli_format(sli_compile_searches(in->options) ? "auto (%s)" : "%s", pick->schedule->name);
   to->chosen = sli_pick_format(pick);
-  to->paths = in->options->skip > 0 ? sli_paths_format(pick->paths) : NULL;
+  to->paths = in->options->schedule.skip > 0 ? sli_paths_format(pick->paths) : NULL;
   to->chunks = pick->v;
   to->stages = in->p * pick->v;
   to->ranks = in->ranks;
@@ -26,7 +26,7 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->cut = sli_lowering_cut(l, &to->arena);
   to->versions = sli_terms_versions(l, to->stages, to->cut, &to->arena);
   sli_stores_keep(to->stores, l);
-  if (in->options->hardware) to->sent = sli_lower_sent(l);
+  if (in->options->simulation.hardware) to->sent = sli_lower_sent(l);
   to->plan = sli_lowering_take_plan(l);
 }
 
@@ -35,8 +35,8 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   enum { MOST_CHUNKS = 3 };
   sl_status status = sli_compile_passes(to, in);
   if (!status && !pick->schedule)
-    status = sli_search(in, in->options->chunks, MOST_CHUNKS, pick);
-  if (!status && in->options->skip > 0 && !pick->paths)
+    status = sli_search(in, in->options->schedule.chunks, MOST_CHUNKS, pick);
+  if (!status && in->options->schedule.skip > 0 && !pick->paths)
     status = sli_skip(in, pick);
   if (status) return status;
   sli_lowering *l = sli_lowering_create(in, pick);
@@ -70,10 +70,10 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
 }
 
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
-  if (!options->hardware) return lower_with(g, options, out);
+  if (!options->simulation.hardware) return lower_with(g, options, out);
   sl_hardware *shared = sli_arena_alloc(&g->arena, sizeof *shared);
   sl_lower_options own = *options;
   *shared = sli_lower_hardware(options);
-  own.hardware = shared;
+  own.simulation.hardware = shared;
   return lower_with(g, &own, out);
 }

@@ -61,7 +61,7 @@ int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
 double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
 
 double sli_lowered_call_seconds(const sl_lowered *l, const sl_program *program, int call) {
-  const sl_hardware *h = l->options.hardware;
+  const sl_hardware *h = l->options.simulation.hardware;
   return h ? sli_call_of_program_seconds(h, program, l->g->options.pieces, call) : 0;
 }
 

@@ -7,13 +7,13 @@
 enum { MOST_STORE_EVERY = 1000000 };
 
 bool sli_compile_searches(const sl_lower_options *o) {
-  return o->schedule && !strcmp(o->schedule, "auto");
+  return o->schedule.name && !strcmp(o->schedule.name, "auto");
 }
 
 /* Only where there are several processes is the library looked for. */
 static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
   sl_gpu_links links = o->devices.links;
-  if (!in->kind->direct || links == SL_LINKS_HOST || o->processes < 2) return SL_OK;
+  if (!in->kind->direct || links == SL_LINKS_HOST || o->parallel.processes < 2) return SL_OK;
   sl_status status = in->kind->direct();
   in->direct = !status;
   return links == SL_LINKS_DIRECT ? status : SL_OK;
@@ -26,57 +26,57 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   if (!status) status = sli_lower_read_offload(in);
   if (!status) status = check_links(o, in);
   if (status) return status;
-  in->p = o->stages ? o->stages : 1;
-  if (in->p < 1 || o->chunks < 0)
-    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->chunks);
+  in->p = o->parallel.stages ? o->parallel.stages : 1;
+  if (in->p < 1 || o->schedule.chunks < 0)
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->schedule.chunks);
   if (o->devices.threads < 0 || o->devices.count < 0)
     return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be below 0", o->devices.count, o->devices.threads);
-  if (o->data_parallel < 0 || o->sequence < 0 || o->tensor < 0 || o->expert_parallel < 0)
+  if (o->parallel.data < 0 || o->parallel.sequence < 0 || o->parallel.tensor < 0 || o->experts.parallel < 0)
     return sl_fail(SL_E_USAGE, "a grid of %d x %d x %d devices, %d of them with experts: none may be below 0",
-                   o->data_parallel, o->sequence, o->tensor, o->expert_parallel);
-  if (o->store_every < 0 || o->store_every > INT32_MAX / ((int64_t)in->m * in->k) || o->store_every > MOST_STORE_EVERY)
+                   o->parallel.data, o->parallel.sequence, o->parallel.tensor, o->experts.parallel);
+  if (o->store.every < 0 || o->store.every > INT32_MAX / ((int64_t)in->m * in->k) || o->store.every > MOST_STORE_EVERY)
     return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
-                   "%d pieces", (long long)o->store_every, in->m, in->k);
-  if (o->backward && strcmp(o->backward, "split") && strcmp(o->backward, "fused"))
-    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->backward);
+                   "%d pieces", (long long)o->store.every, in->m, in->k);
+  if (o->schedule.backward && strcmp(o->schedule.backward, "split") && strcmp(o->schedule.backward, "fused"))
+    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->schedule.backward);
   return SL_OK;
 }
 
 static sl_status read_paths(sli_inputs *in) {
-  const char *file = in->options->paths;
-  if (file && in->options->skip > 0)
-    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file, in->options->skip);
-  if (in->options->swap && !(in->options->skip > 0))
+  const char *file = in->options->schedule.paths;
+  if (file && in->options->schedule.skip > 0)
+    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file, in->options->schedule.skip);
+  if (in->options->schedule.swap && !(in->options->schedule.skip > 0))
     return sl_fail(SL_E_USAGE, "swap without skip: it is said of paths that are looked for");
   return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
 }
 
 /* Reads what an earlier search found. */
 static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
-  sl_status status = sli_pick_read(in->options->chosen, &in->g->arena, out);
+  sl_status status = sli_pick_read(in->options->schedule.chosen, &in->g->arena, out);
   if (status || !out->paths || out->paths->microbatches == in->m) return status;
   return sl_fail(SL_E_USAGE, "paths of %d microbatches were chosen, and there are %d", out->paths->microbatches, in->m);
 }
 
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   const sl_lower_options *o = in->options;
-  if (o->chosen && (sli_compile_searches(o) || o->skip > 0)) return read_chosen(in, out);
+  if (o->schedule.chosen && (sli_compile_searches(o) || o->schedule.skip > 0)) return read_chosen(in, out);
   if (sli_compile_searches(o)) return SL_OK;
-  const sli_schedule *row = sli_schedule_find(o->schedule ? o->schedule : "1f1b");
-  if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule);
-  int chunks = o->chunks ? o->chunks : sl_schedule_chunks(row->name);
+  const sli_schedule *row = sli_schedule_find(o->schedule.name ? o->schedule.name : "1f1b");
+  if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule.name);
+  int chunks = o->schedule.chunks ? o->schedule.chunks : sl_schedule_chunks(row->name);
   if (row->chunks_fixed && chunks != row->chunks)
     return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,
                    chunks);
-  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->backward), .paths = in->paths};
+  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->schedule.backward), .paths = in->paths};
   return SL_OK;
 }
 
 /* The number format of products, as far as the devices have it. */
 static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
-  if (o->dtype != SL_F32 && o->dtype != SL_BF16)
-    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->dtype));
-  in->bf16 = o->dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
+  if (o->numbers.dtype != SL_F32 && o->numbers.dtype != SL_BF16)
+    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->numbers.dtype));
+  in->bf16 = o->numbers.dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
   in->narrow = in->bf16 && in->kind->narrow;
   if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "

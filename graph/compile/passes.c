@@ -2,7 +2,8 @@
 /* The passes over a graph, in one table: its order is the order in which they run.
  *
  * A pass is a row: a name, the graphs it runs on, the function. docs/passes.md is made from this
- * table, and --print-after NAME prints the graph after a row. */
+ * table, and --print-after NAME prints the graph after a row. Builds that assert check the graph
+ * after each row. */
 #include "graph/compile/compile.h"
 #include "graph/compile/inner.h"
 #include "graph/cost/cost.h"
@@ -33,7 +34,7 @@ static bool is_sharded(const sli_inputs *in) {
   return trains(in) && (sli_grid_ranks(&in->grid) > 1 || in->barriers);
 }
 static bool has_paths(const sli_inputs *in) {
-  return trains(in) && (in->paths || in->options->skip > 0);
+  return trains(in) && (in->paths || in->options->schedule.skip > 0);
 }
 static bool offloads(const sli_inputs *in) {
   return trains(in) && in->leaving != SL_NONE && in->leaving < in->k;
@@ -63,7 +64,7 @@ static sl_status check_options(compilation *c) {
 
 static sl_status split_losses(compilation *c) { return sli_pass_losses(c->g); }
 static sl_status choose_attention(compilation *c) { return sli_lower_attention(c->in); }
-static sl_status cut_sequences(compilation *c) { return sli_pass_cut(c->g, c->in->options->hardware); }
+static sl_status cut_sequences(compilation *c) { return sli_pass_cut(c->g, c->in->options->simulation.hardware); }
 static sl_status add_gradients(compilation *c) { return sli_pass_gradients(c->g); }
 static sl_status move_products(compilation *c) { return sli_pass_ahead(c->g); }
 static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
@@ -113,7 +114,7 @@ static sl_status offload(compilation *c) {
   return SL_OK;
 }
 
-static sl_status recompute(compilation *c) { return sli_pass_recompute(c->g, c->in->options->recompute); }
+static sl_status recompute(compilation *c) { return sli_pass_recompute(c->g, c->in->options->memory.recompute); }
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
@@ -224,16 +225,19 @@ static sl_status find_pass(const char *name) {
 
 sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {
   compilation c = {to, in, in->g};
-  const char *wanted = in->options->print_after;
+  const char *wanted = in->options->print.after;
   bool printed = false;
   if (wanted) SLI_TRY(find_pass(wanted));
-  sli_graph_seed(c.g, in->options->seed);
+  sli_graph_seed(c.g, in->options->numbers.seed);
   for (int i = 0; i < PASSES; i++) {
     const pass *p = &passes[i];
     if (!p->when(in)) continue;
     SLI_TRY(p->run(&c));
+#ifndef NDEBUG
+    sli_graph_check(c.g);
+#endif
     if (!wanted || strcmp(wanted, p->info.name)) continue;
-    print_graph(c.g, wanted, in->options->printed);
+    print_graph(c.g, wanted, in->options->print.graph);
     printed = true;
   }
   return !wanted || printed ? SL_OK

@@ -52,7 +52,7 @@ static void losses_cpu(const sl_call *call) {
   char text[160];
   snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s",
            (long long)tick->step + 1, tick->microbatch, loss,
-           l->options.check_finite ? "" : " (--check-finite says where it comes from)");
+           l->options.numbers.check_finite ? "" : " (--check-finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
@@ -79,7 +79,7 @@ static const sl_op tally_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout
 
 /* The loss, the norm, tallies. */
 static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const void *const *values) {
-  if (!l->options.on_step) return;
+  if (!l->options.report.on_step) return;
   sl_tally_values tallies[n];
   for (int i = 2; i < n; i++) {
     const sli_mean *t = &l->g->metrics.tallies.of[i - 2];
@@ -91,7 +91,7 @@ static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const v
                            .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
                            .ntallies = n - 2,
                            .tallies = tallies};
-  l->options.on_step(l->options.ctx, &report);
+  l->options.report.on_step(l->options.report.ctx, &report);
 }
 
 /* An update by gradients that are not finite leaves no weights worth keeping, whatever the loss was. */
@@ -102,7 +102,7 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   if (isfinite(norm) || !l->rt) return;
   char text[160];
   snprintf(text, sizeof text, "the norm of the gradients of step %lld is %g%s", (long long)tick->step + 1, norm,
-           l->options.check_finite ? "" : " (--check-finite says where it comes from)");
+           l->options.numbers.check_finite ? "" : " (--check-finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
@@ -112,16 +112,16 @@ static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *
   const sl_lower_options *o = &l->options;
   const struct sli_evaluated *e = &l->g->evaluated;
   double microbatches = e->whole + (e->rest ? (double)e->rest / e->rows : 0);
-  for (int i = 1; i < n && o->on_metric; i++)
-    o->on_metric(o->ctx, tick->step, l->evaluated[i].name, *(const double *)values[i] / microbatches);
-  if (o->on_eval) o->on_eval(o->ctx, tick->step, *(const double *)values[0] / microbatches);
+  for (int i = 1; i < n && o->report.on_metric; i++)
+    o->report.on_metric(o->report.ctx, tick->step, l->evaluated[i].name, *(const double *)values[i] / microbatches);
+  if (o->report.on_eval) o->report.on_eval(o->report.ctx, tick->step, *(const double *)values[0] / microbatches);
 }
 
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   (void)tick, (void)n;
   output_sink *o = ctx;
   const sl_lower_options *options = &o->lowered->options;
-  if (options->on_output) options->on_output(options->ctx, o->name, &o->type, values[0]);
+  if (options->report.on_output) options->report.on_output(options->report.ctx, o->name, &o->type, values[0]);
 }
 
 static void pass_output(void *ctx, const sl_tick *tick) {

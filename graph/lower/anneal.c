@@ -195,7 +195,7 @@ static bool look(search *s, const int *now) {
   double own = seconds(s);
   s->least = INFINITY;
   memcpy(nesting, s->in.layout.nesting, sizeof nesting);
-  sli_lower_canon(s->in.options->hardware, s->n, s->order);
+  sli_lower_canon(s->in.options->simulation.hardware, s->n, s->order);
   begin(s, nesting, 0);
   anneal(s);
   for (int i = 0; i < s->n; i++) put(s, i, s->best[i]);
@@ -210,7 +210,7 @@ char *sli_lower_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hard
   search s = {.in = *in, .sent = sent, .n = n, .per_host = SLI_MAX(h->devices_per_host, 1), .order = words,
               .at = words + n, .device = words + 2 * n, .best = words + 3 * n, .seed = seed};
   for (int i = 0; i < n; i++) now[i] = in->layout.assign ? in->layout.assign[i] : i;
-  options.hardware = h;
+  options.simulation.hardware = h;
   s.in.options = &options;
   s.in.layout.assign = s.device;
   char *text = look(&s, now) ? sli_assign_format(s.device, n) : NULL;

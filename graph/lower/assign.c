@@ -63,10 +63,10 @@ sl_status sli_assign_read(const char *text, int total, int *to) {
 
 sl_status sli_lower_read_assign(sli_inputs *in) {
   int total = in->p * sli_grid_ranks(&in->grid);
-  if (!in->options->assign) return SL_OK;
+  if (!in->options->parallel.assign) return SL_OK;
   int *device = sli_arena_alloc(&in->g->arena, (size_t)total * sizeof *device);
   in->layout.assign = device;
-  return sli_assign_read(in->options->assign, total, device);
+  return sli_assign_read(in->options->parallel.assign, total, device);
 }
 
 char *sli_assign_format(const int *device, int n) {

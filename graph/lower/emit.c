@@ -21,7 +21,7 @@ static bool updates_last(const sl_graph *g) {
 
 static sl_queue pass_queue(const sli_lowering *l, int device) {
   sl_queue q = {.ops = l->in->kind->compute, .run_ahead = l->in->kind->run_ahead,
-                .look_ahead = l->in->options->look_ahead};
+                .look_ahead = l->in->options->schedule.look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
     sli_schedule_order(l->pick.schedule, l->in->p, l->in->m, (sl_class)c, 0, &order, &rank);
@@ -170,14 +170,14 @@ static void add_device(sli_lowering *l, int d) {
   const sl_device_options *o = &l->in->options->devices;
   sl_device device = {.name = device_name(l, d),
                       .kind = l->in->kind->name,
-                      .process = sl_device_process(d, l->in->devices, l->in->options->processes),
+                      .process = sl_device_process(d, l->in->devices, l->in->options->parallel.processes),
                       .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
   for (int a = 0; a < SLI_AXES; a++) device.at[sli_axes[a].at] = place_of(l, d, a);
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
-  device.room[SL_SPACE_DISK].path = l->in->options->homes.disk;
-  device.room[SL_SPACE_DISK].budget_bytes = l->in->options->homes.disk_bytes;
-  device.room[SL_SPACE_HOST].budget_bytes = l->in->options->homes.host_bytes;
+  device.room[SL_SPACE_DISK].path = l->in->options->memory.homes.disk;
+  device.room[SL_SPACE_DISK].budget_bytes = l->in->options->memory.homes.disk_bytes;
+  device.room[SL_SPACE_HOST].budget_bytes = l->in->options->memory.homes.host_bytes;
   sl_plan_add_device(l->plan, device);
 }
 
@@ -200,9 +200,9 @@ static sl_status add_devices(sli_lowering *l) {
   if (o->count && o->count != all)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->in->p, l->in->p);
-  if (l->in->options->processes > l->in->devices)
+  if (l->in->options->parallel.processes > l->in->devices)
     return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
-                   "least one (--stages)", l->in->options->processes, l->in->devices);
+                   "least one (--stages)", l->in->options->parallel.processes, l->in->devices);
   for (int d = 0; d < l->in->devices; d++) add_device(l, d);
   size_workspaces(l);
   add_queues(l);
@@ -298,7 +298,7 @@ static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b,
   if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, g);
   bool updates = b->initial && b->producer == (int)(g - l->tasks);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
-  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store_every);
+  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store.every);
   if (b->eval && !g->eval) return sparse_map(l, l->in->g->options.eval_every);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
@@ -394,7 +394,7 @@ static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) 
 /* Returns the number of steps from one firing step to the next. */
 static int32_t every_of(const sli_lowering *l, const sli_task *g) {
   if (g->eval) return (int32_t)l->in->g->options.eval_every;
-  return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store_every : 1;
+  return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store.every : 1;
 }
 
 /* Maps firings to ticks; evaluations count their own ticks. */
@@ -448,16 +448,16 @@ static void add_actors(sli_lowering *l, transfer_queues *x, int task) {
  * stage no other stage waits for its passes. */
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
-  bool even = sli_cost_is_given(&o->cost) && !o->cost.nstages, modelled = l->in->kind->modelled && l->in->p > 1;
+  bool even = sli_cost_is_given(&o->simulation.cost) && !o->simulation.cost.nstages, modelled = l->in->kind->modelled && l->in->p > 1;
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
   for (int i = 0; i < l->ntasks; i++)
     if (l->tasks[i].actor != SL_NONE) aside[l->tasks[i].actor] = l->tasks[i].eval;
-  bool derived = !o->order || !strcmp(o->order, "derive");
+  bool derived = !o->schedule.order || !strcmp(o->schedule.order, "derive");
   sl_status status = sli_order_passes(&(sli_pass_order){
       .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
-      .given = o->order ? o->order : l->in->in_line && l->in->ranks > 1 ? "derive" : NULL,
-      .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even && !o->any_order,
-      .latency = modelled && !o->any_order && l->pick.schedule->fixed_order &&
+      .given = o->schedule.order ? o->schedule.order : l->in->in_line && l->in->ranks > 1 ? "derive" : NULL,
+      .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even && !o->simulation.any_order,
+      .latency = modelled && !o->simulation.any_order && l->pick.schedule->fixed_order &&
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
   /* the proof fails as well, and says how to fix it */
   return status == SL_E_STUCK && derived ? SL_OK : status;

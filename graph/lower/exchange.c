@@ -57,7 +57,7 @@ void sli_lower_received(const sli_lowering *l, const sli_task *g, double to[SLI_
   memset(to, 0, SLI_AXES * sizeof *to);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    to[n->remote_axis][half_of(n)] += received(l, n) * as_sent(l->in->options->hardware, n);
+    to[n->remote_axis][half_of(n)] += received(l, n) * as_sent(l->in->options->simulation.hardware, n);
   }
 }
 

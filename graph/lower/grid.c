@@ -47,7 +47,7 @@ static sl_status find_exchange(const char *how, bool *in_line) {
 
 /* Requires tasks by block, for the given reason. */
 static sl_status want_blocks(sli_inputs *in, const char *why) {
-  const char *grain = in->options->grain;
+  const char *grain = in->options->schedule.grain;
   if (grain && !in->by_block)
     return sl_fail(SL_E_USAGE, "grain %s: %s, which needs grain layer", grain, why);
   in->by_block = true;
@@ -56,7 +56,7 @@ static sl_status want_blocks(sli_inputs *in, const char *why) {
 
 /* Reads the order of pieces: "tokens" or "layers". */
 static sl_status find_piece_order(sli_inputs *in) {
-  const char *order = in->options->piece_order;
+  const char *order = in->options->schedule.piece_order;
   if (!order || !strcmp(order, "tokens")) return SL_OK;
   if (strcmp(order, "layers"))
     return sl_fail(SL_E_USAGE, "unknown piece order '%s': tokens and layers are known", order);
@@ -68,23 +68,23 @@ static sl_status find_piece_order(sli_inputs *in) {
 
 /* Checks that experts divide the devices of the data axis, or of the data and tensor axes. */
 static sl_status check_experts(const sl_lower_options *o) {
-  int data = SLI_MAX(o->data_parallel, 1), tensor = SLI_MAX(o->tensor, 1), experts = SLI_MAX(o->expert_parallel, 1);
+  int data = SLI_MAX(o->parallel.data, 1), tensor = SLI_MAX(o->parallel.tensor, 1), experts = SLI_MAX(o->experts.parallel, 1);
   if (data * tensor % experts && tensor == 1)
     return sl_fail(SL_E_USAGE, "--expert-parallel %d does not divide --data-parallel %d: which devices would have "
                    "which experts?", experts, data);
   if (data * tensor % experts)
     return sl_fail(SL_E_USAGE, "--expert-parallel %d does not divide the %d devices of --data-parallel %d and --tensor %d: "
                    "which would have which experts?", experts, data * tensor, data, tensor);
-  if (o->expert_tensor > 1 && (o->expert_tensor != tensor || data % experts))
+  if (o->experts.tensor > 1 && (o->experts.tensor != tensor || data % experts))
     return sl_fail(SL_E_USAGE, "--expert-tensor %d: an expert lies on one device (1); or, where --expert-parallel divides "
-                   "--data-parallel, on all %d of --tensor", o->expert_tensor, tensor);
-  if (o->free_data && (data % experts || o->expert_tensor))
+                   "--data-parallel, on all %d of --tensor", o->experts.tensor, tensor);
+  if (o->parallel.free_data && (data % experts || o->experts.tensor))
     return sl_fail(SL_E_USAGE, "--expert-parallel %d: --parallel %d leaves open what devices share; --data-parallel and "
                    "--tensor say", experts, tensor);
-  if (o->expert_rows && !(o->expert_rows >= 1))
-    return sl_fail(SL_E_USAGE, "--expert-rows %g is less than an even share of the rows, which is 1", o->expert_rows);
-  if (o->expert_rows && experts == 1)
-    return sl_fail(SL_E_USAGE, "--expert-rows %g: on which devices? --expert-parallel says", o->expert_rows);
+  if (o->experts.rows && !(o->experts.rows >= 1))
+    return sl_fail(SL_E_USAGE, "--expert-rows %g is less than an even share of the rows, which is 1", o->experts.rows);
+  if (o->experts.rows && experts == 1)
+    return sl_fail(SL_E_USAGE, "--expert-rows %g: on which devices? --expert-parallel says", o->experts.rows);
   return SL_OK;
 }
 
@@ -93,13 +93,13 @@ static sl_status check_experts(const sl_lower_options *o) {
 static sl_status read_routing(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   const sli_loads *loads;
-  sl_status status = sli_loads_read(o->routing, &in->g->arena, &loads);
-  if (status || !o->routing || !strcmp(o->routing, "learned")) return status;
+  sl_status status = sli_loads_read(o->experts.routing, &in->g->arena, &loads);
+  if (status || !o->experts.routing || !strcmp(o->experts.routing, "learned")) return status;
   if (!in->kind->modelled)
     return sl_fail(SL_E_USAGE, "routing %s: on %s devices rows go where the model sends them; timed ones it can be "
-                   "said of", o->routing, in->kind->name);
-  if (o->expert_parallel < 2)
-    return sl_fail(SL_E_USAGE, "routing %s: to which devices? --expert-parallel says", o->routing);
+                   "said of", o->experts.routing, in->kind->name);
+  if (o->experts.parallel < 2)
+    return sl_fail(SL_E_USAGE, "routing %s: to which devices? --expert-parallel says", o->experts.routing);
   in->grid.loads = loads;
   return SL_OK;
 }
@@ -108,13 +108,13 @@ static sl_status read_routing(sli_inputs *in) {
 static sl_status read_barriers(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   enum { MOST = 2 };
-  if (o->vocab_barriers < 0 || o->vocab_barriers > MOST)
+  if (o->vocabulary.barriers < 0 || o->vocabulary.barriers > MOST)
     return sl_fail(SL_E_USAGE, "--vocab-barriers %d: a microbatch waits for all stages once or twice",
-                   o->vocab_barriers);
-  if (o->vocab_barriers && !o->vocab_parallel)
+                   o->vocabulary.barriers);
+  if (o->vocabulary.barriers && !o->vocabulary.parallel)
     return sl_fail(SL_E_USAGE, "--vocab-barriers %d: without --vocab-parallel no stage waits for the others",
-                   o->vocab_barriers);
-  if (o->vocab_parallel && in->p > 1) in->barriers = o->vocab_barriers ? o->vocab_barriers : MOST;
+                   o->vocabulary.barriers);
+  if (o->vocabulary.parallel && in->p > 1) in->barriers = o->vocabulary.barriers ? o->vocabulary.barriers : MOST;
   return SL_OK;
 }
 
@@ -125,9 +125,9 @@ sl_status sli_lower_grid(sli_inputs *in) {
   if (!status) status = read_routing(in);
   if (status) return status;
   in->grid.folded = sli_grid_sizes(o, in->grid.size);
-  in->grid.expert_rows = o->expert_rows;
+  in->grid.expert_rows = o->experts.rows;
   for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
-  in->grid.alike = o->alike && axes && !o->vocab_parallel && !in->grid.loads;
+  in->grid.alike = o->simulation.alike && axes && !o->vocabulary.parallel && !in->grid.loads;
   in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
   in->devices = in->p * in->ranks;
   in->by_axis = axes > 1 && !in->kind->computes;
@@ -136,11 +136,11 @@ sl_status sli_lower_grid(sli_inputs *in) {
   if (status) return status;
   sli_lower_axis_links(in);
   status = sli_lower_read_sequence(in);
-  if (!status) status = find_sharding(o->shard, &in->sharding);
-  if (!status) status = find_exchange(o->exchange, &in->in_line);
+  if (!status) status = find_sharding(o->memory.shard, &in->sharding);
+  if (!status) status = find_exchange(o->parallel.exchange, &in->in_line);
   /* exchanges start block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
-  if (!status && o->grain) status = find_grain(o->grain, &in->by_block);
+  if (!status && o->schedule.grain) status = find_grain(o->schedule.grain, &in->by_block);
   if (!status && sli_lower_moves(o))
     status = want_blocks(in, "what lives elsewhere goes there block by block");
   if (!status) status = find_piece_order(in);
@@ -153,11 +153,11 @@ static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sl
   const sl_lower_options *o = in->options;
   sl_status status = sli_choose_rows(in->g, dims, grid, axis, out);
   if (!status && axis == SLI_AXIS_SEQUENCE && in->other) out->runner_up = sli_strdup(in->other);
-  return status ? status : sli_check_rows(in->g, out, axis, o->ngiven, o->given);
+  return status ? status : sli_check_rows(in->g, out, axis, o->parallel.ngiven, o->parallel.given);
 }
 
 static void print_sharing(const sli_inputs *in, const sli_grid *grid, const sli_choice *choice) {
-  FILE *out = in->options->sharing;
+  FILE *out = in->options->print.sharing;
   sli_choice_print(in->g, grid, choice, out);
   if (in->barriers)
     fprintf(out, "each stage has some of the words, and a microbatch waits for all stages %s\n",
@@ -177,13 +177,13 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
     if ((grid->size[a] > 1 && sli_axes[a].rows) || experts) status = choose_rows(in, dims, grid, a, &choice[a]);
   }
   if (!status && grid->folded) status = sli_choose_tokens(g, dims, &choice[SLI_AXIS_EXPERT], grid);
-  const sli_tensor_search search = {g, dims, grid, o->free_data, o->ngiven, o->given, choice};
+  const sli_tensor_search search = {g, dims, grid, o->parallel.free_data, o->parallel.ngiven, o->parallel.given, choice};
   if (!status && sli_choice_size(grid, SLI_AXIS_TENSOR) > 1) status = sli_choose_tensor(&search, tensor);
-  if (!status && tensor->of && o->sharing) status = sli_find_runner_up(&search, tensor);
+  if (!status && tensor->of && o->print.sharing) status = sli_find_runner_up(&search, tensor);
   if (in->barriers) over.size[SLI_AXIS_STAGES] = in->p;
   if (!status && in->barriers)
     status = sli_choose_spread(g, dims, in->p, &choice[SLI_AXIS_STAGES]);
-  if (!status && o->sharing) print_sharing(in, &over, choice);
+  if (!status && o->print.sharing) print_sharing(in, &over, choice);
   if (!status) status = sli_pass_expand(g, dims, &over, choice, in->sharding);
   for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);
   free(dims);
@@ -201,8 +201,8 @@ sl_status sli_lower_serve(const sli_inputs *in) {
 sl_status sli_lower_check_given(const sl_lower_options *o) {
   sli_grid grid = {0};
   sli_grid_sizes(o, grid.size);
-  for (int i = 0; i < o->ngiven; i++) {
-    const sl_given_sbp *given = &o->given[i];
+  for (int i = 0; i < o->parallel.ngiven; i++) {
+    const sl_given_sbp *given = &o->parallel.given[i];
     char text[SLI_SBP_TEXT];
     if (sli_choice_size(&grid, given->axis) == 1 && given->sbp.kind != SL_BROADCAST)
       return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s axis (%s)",

@@ -68,9 +68,9 @@ static bool names_movable(const sl_home *h) {
 /* True if the user gives parameters two slots on any stage. */
 static bool has_versions(const sl_lower_options *o) {
   bool two = false;
-  for (int i = 0; i < o->nquotas; i++)
-    two |= o->quotas[i].slots > 1 && sli_quota_names(&o->quotas[i], sli_roles[SLI_ROLE_PARAM].name,
-                                                     o->quotas[i].stage);
+  for (int i = 0; i < o->memory.nquotas; i++)
+    two |= o->memory.quotas[i].slots > 1 && sli_quota_names(&o->memory.quotas[i], sli_roles[SLI_ROLE_PARAM].name,
+                                                     o->memory.quotas[i].stage);
   return two;
 }
 
@@ -109,8 +109,8 @@ static sl_status check(const sli_inputs *in, const sl_home *h) {
 /* Marks the blocks whose keys and values are offloaded. */
 void sli_lower_sweeps(const sli_inputs *in) {
   for (int b = 0; b < in->g->nblocks; b++)
-    for (int i = 0; i < in->options->homes.count; i++) {
-      const sl_home *h = &in->options->homes.of[i];
+    for (int i = 0; i < in->options->memory.homes.count; i++) {
+      const sl_home *h = &in->options->memory.homes.of[i];
       sli_block *block = &in->g->blocks[b];
       if (names_keys(h) && (!h->block || sli_pattern_finds(h->block, block->name)))
         block->swept = h->space != SL_SPACE_DEVICE;
@@ -119,7 +119,7 @@ void sli_lower_sweeps(const sli_inputs *in) {
 
 /* "device", "host", "every:4" */
 sl_status sli_lower_read_update(sli_inputs *in) {
-  const char *text = in->options->homes.update;
+  const char *text = in->options->memory.homes.update;
   in->update_every = 1;
   if (!text || !strcmp(text, "device")) return SL_OK;
   const char *at = text + strlen("every:");
@@ -136,15 +136,15 @@ sl_status sli_lower_read_update(sli_inputs *in) {
 
 sl_status sli_lower_check_homes(const sli_inputs *in) {
   sl_status status = SL_OK;
-  for (int i = 0; i < in->options->homes.count && !status; i++)
-    status = check(in, &in->options->homes.of[i]);
+  for (int i = 0; i < in->options->memory.homes.count && !status; i++)
+    status = check(in, &in->options->memory.homes.of[i]);
   return status;
 }
 
 /* True if the user places anything off the device. */
 bool sli_lower_moves(const sl_lower_options *o) {
-  for (int i = 0; i < o->homes.count; i++)
-    if (o->homes.of[i].space != SL_SPACE_DEVICE) return true;
+  for (int i = 0; i < o->memory.homes.count; i++)
+    if (o->memory.homes.of[i].space != SL_SPACE_DEVICE) return true;
   return false;
 }
 
@@ -161,8 +161,8 @@ static const char *block_of(const sli_lowering *l, const sli_task *g) {
 static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
   const char *block = block_of(l, maker(l, b));
   sl_space space = SL_SPACE_DEVICE;
-  for (int i = 0; i < l->in->options->homes.count; i++) {
-    const sl_home *h = &l->in->options->homes.of[i];
+  for (int i = 0; i < l->in->options->memory.homes.count; i++) {
+    const sl_home *h = &l->in->options->memory.homes.of[i];
     if (sli_home_names(h, b->role) && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
   }
   return space;
@@ -460,10 +460,10 @@ sl_status sli_lower_homes(sli_lowering *l) {
   if (any) return SL_OK;
   if (!most.kept)
     return sl_fail(SL_E_USAGE, "home %s: nothing of that can live elsewhere here: what is read at once "
-                   "stays, and what other devices read", l->in->options->homes.of[0].name);
+                   "stays, and what other devices read", l->in->options->memory.homes.of[0].name);
   char staging[32], kept[32];
   return sl_fail(SL_E_USAGE, "home %s: it saves nothing here: to keep it takes %s of a device, to "
                  "bring it there and back %s (--quota spill=N, --quota fill=N)",
-                 l->in->options->homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
+                 l->in->options->memory.homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
                  sli_format_bytes(staging, (double)most.staging));
 }

@@ -75,7 +75,7 @@ static inline int sli_device_at(const sli_inputs *in, int along, int rank) {
 /* Returns the device that holds data of no single stage: the first place's, or that of the
  * process that speaks for the job. */
 static inline int sli_speaker(const sli_inputs *in) {
-  return in->options->processes > 1 ? 0 : sli_device_at(in, 0, 0);
+  return in->options->parallel.processes > 1 ? 0 : sli_device_at(in, 0, 0);
 }
 
 /* Returns the driver's number of a device; several devices may share one GPU. */

@@ -31,7 +31,7 @@ static const char *known_axes(const sli_inputs *in) {
 
 /* Reads the named axes from the innermost on; named[axis]: its number in the list, from 1 on. */
 static sl_status read_names(const sli_inputs *in, int named[SLI_AXES]) {
-  const char *text = in->options->layout;
+  const char *text = in->options->parallel.layout;
   int count = 0;
   size_t length;
   for (const char *at = text;; at += length + 1) {
@@ -55,7 +55,7 @@ static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) 
   for (int a = 0; a < SLI_AXES; a++)
     if (is_named(a) && !named[a] && size_along(in, a) > 1)
       return sl_fail(SL_E_USAGE, "layout %s: where is axis %s? %s %d has %d devices along it",
-                     in->options->layout, sli_axes[a].name, sli_axes[a].option, size_along(in, a),
+                     in->options->parallel.layout, sli_axes[a].name, sli_axes[a].option, size_along(in, a),
                      size_along(in, a));
   return SL_OK;
 }
@@ -102,7 +102,7 @@ sl_status sli_lower_layout(sli_inputs *in) {
   int named[SLI_AXES] = {0};
   sl_status status = SL_OK;
   memcpy(in->layout.nesting, sli_nesting, sizeof in->layout.nesting);
-  if (in->options->layout) {
+  if (in->options->parallel.layout) {
     status = read_names(in, named);
     if (!status) status = check_missing(in, named);
     if (!status) nest(in->layout.nesting, named);

@@ -55,8 +55,8 @@ static sl_hardware_link slower(sl_hardware_link a, sl_hardware_link b) {
  * of the pairs it stands for. */
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   const sl_lower_options *o = in->options;
-  const sl_hardware *h = o->hardware;
-  if (o->cost.comm > 0) return (sl_hardware_link){o->cost.comm, 0};
+  const sl_hardware *h = o->simulation.hardware;
+  if (o->simulation.cost.comm > 0) return (sl_hardware_link){o->simulation.cost.comm, 0};
   if (!h) return (sl_hardware_link){0, 0};
   if (!in->grid.alike) return number_link(h, from, to);
   sl_hardware_link link = {0, 0};
@@ -66,22 +66,22 @@ sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
 }
 
 sl_hardware sli_lower_hardware(const sl_lower_options *o) {
-  sl_hardware h = *o->hardware;
-  int64_t devices = SLI_MAX(o->stages, 1);
-  const int axes[] = {o->data_parallel, o->sequence, o->tensor};
+  sl_hardware h = *o->simulation.hardware;
+  int64_t devices = SLI_MAX(o->parallel.stages, 1);
+  const int axes[] = {o->parallel.data, o->parallel.sequence, o->parallel.tensor};
   for (size_t a = 0; a < SLI_COUNT(axes); a++) devices *= SLI_MAX(axes[a], 1);
   h.busy = (int)SLI_MIN(devices, SLI_MAX(h.devices_per_host, 1));
   return h;
 }
 
 double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes) {
-  const sl_hardware *h = in->options->hardware;
+  const sl_hardware *h = in->options->simulation.hardware;
   if (!h || from / per_host(h) != to / per_host(h)) return 0;
   return sli_process_link_seconds(h, (double)bytes);
 }
 
 double sli_lower_host_rate(const sli_inputs *in) {
-  const sl_hardware *h = in->options->hardware;
+  const sl_hardware *h = in->options->simulation.hardware;
   if (!in->kind->modelled || !h) return 0;
   return h->host_memory_bytes_per_second / SLI_MIN(per_host(h), in->p * sli_grid_ranks(&in->grid));
 }
@@ -117,7 +117,7 @@ static int by_number(const void *a, const void *b) { return *(const int *)a - *(
 
 /* Lists the hosts of the row with this first member, sorted. */
 static void hosts_of(const rows *r, int along, int rank, int *to) {
-  int n = per_host(r->in->options->hardware);
+  int n = per_host(r->in->options->simulation.hardware);
   for (int m = 0; m < r->size; m++)
     to[m] = sli_layout_number(r->in, along, sli_rank_at(&r->grid, rank, r->along, m)) / n;
   qsort(to, (size_t)r->size, sizeof *to, by_number);
@@ -160,7 +160,7 @@ static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardwar
 
 /* Returns the link by the description of hosts. */
 static sli_axis_link link_by_hosts(const rows *r) {
-  const sl_hardware *h = r->in->options->hardware;
+  const sl_hardware *h = r->in->options->simulation.hardware;
   const sl_hardware_link net = network_link(h), *host = &h->host_link;
   double inside = host->bytes_per_second, steps = rounds(h->algorithm, r->size);
   int near = r->size > 1 ? fewest_together(r) : 1;
@@ -193,7 +193,7 @@ static bool in_one_row(const rows *r, int a, int b) {
 /* Returns the slowest own link of two members of a row; *count is the number of pairs with own
  * links. */
 static sl_hardware_link slowest_pair(const rows *r, int *count) {
-  const sl_hardware *h = r->in->options->hardware;
+  const sl_hardware *h = r->in->options->simulation.hardware;
   int *place = places_by_number(r), devices = r->count * r->size;
   sl_hardware_link link = {0, 0};
   *count = 0;
@@ -211,7 +211,7 @@ static sl_hardware_link slowest_pair(const rows *r, int *count) {
 /* Applies own links. If all pairs have one, no other link counts. Measured tables are dropped:
  * they are for uniform links. */
 static void note_pairs(const rows *r, sli_axis_link *link) {
-  const sl_hardware *h = r->in->options->hardware;
+  const sl_hardware *h = r->in->options->simulation.hardware;
   int count = 0;
   sl_hardware_link own = h->npairs && r->size > 1 ? slowest_pair(r, &count) : (sl_hardware_link){0, 0};
   if (!count) return;
@@ -234,19 +234,19 @@ sli_axis_link sli_lower_axis_link(const sli_inputs *in, int axis) {
 /* True if devices of a stage that differ along this axis have separate memories. */
 static bool is_apart(const sli_inputs *in, int axis) {
   if (in->kind->copy) return true;
-  if (in->options->processes <= 1) return false;
+  if (in->options->parallel.processes <= 1) return false;
   for (int d = 0; d < in->devices; d++) {
     int rank = sli_rank_at(&in->grid, sli_rank_of(in, d), 1u << axis, 0);
     int first = sli_device_at(in, sli_along_of(in, d), rank);
-    if (sl_device_process(d, in->devices, in->options->processes) !=
-        sl_device_process(first, in->devices, in->options->processes))
+    if (sl_device_process(d, in->devices, in->options->parallel.processes) !=
+        sl_device_process(first, in->devices, in->options->parallel.processes))
       return true;
   }
   return false;
 }
 
 void sli_lower_axis_links(sli_inputs *in) {
-  const sl_hardware *h = in->options->hardware;
+  const sl_hardware *h = in->options->simulation.hardware;
   sli_grid *grid = &in->grid;
   for (int a = 0; a < SLI_AXES; a++) {
     grid->apart[a] = is_apart(in, a);

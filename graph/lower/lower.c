@@ -27,7 +27,7 @@ void sli_lowering_destroy(sli_lowering *l) {
 
 static sl_status place(sli_lowering *l) {
   const sli_inputs *in = l->in;
-  const char *layout = in->options->placement;
+  const char *layout = in->options->parallel.placement;
   l->stage_of = sli_arena_alloc(&l->arena, (size_t)in->g->nblocks * sizeof *l->stage_of);
   l->device_of = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *l->device_of);
   l->chunk_of = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *l->chunk_of);
@@ -36,7 +36,7 @@ static sl_status place(sli_lowering *l) {
   if (!status) status = sli_lower_check_cost(l);
   if (!status)
     status = in->block_seconds ? sli_pass_partition_by(in->g, in->block_seconds, l->stages, l->stage_of)
-                               : sli_pass_partition(in->g, in->options->hardware, l->stages, l->stage_of);
+                               : sli_pass_partition(in->g, in->options->simulation.hardware, l->stages, l->stage_of);
   if (status && l->pick.v > 1) {
     char *why = sli_strdup(sl_detail());
     sl_fail(status, "%d chunks on each of %d devices: %s", l->pick.v, in->p, why);

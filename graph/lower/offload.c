@@ -18,7 +18,7 @@
 
 /* "activations=0.6" */
 sl_status sli_lower_read_offload(sli_inputs *in) {
-  const char *text = in->options->homes.offload, *name = "activations=";
+  const char *text = in->options->memory.homes.offload, *name = "activations=";
   in->leaving = SL_NONE;
   if (!text) return SL_OK;
   char *end = NULL;
@@ -30,7 +30,7 @@ sl_status sli_lower_read_offload(sli_inputs *in) {
     return sl_fail(SL_E_USAGE, "offload %s: sequences are not cut in pieces (--pieces K)", text);
   if (!sli_home_given(in->options, SLI_ROLE_ACT_B))
     return sl_fail(SL_E_USAGE, "offload %s: nothing says where to (--home act=HOME)", text);
-  const char *again = in->options->recompute;
+  const char *again = in->options->memory.recompute;
   if (again && strcmp(again, "none"))
     return sl_fail(SL_E_USAGE, "offload %s: what does not leave is computed again; recompute %s is "
                    "another way", text, again);

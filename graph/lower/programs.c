@@ -120,7 +120,7 @@ static bool is_checked(const sli_lowering *l, const sli_node *n) {
 
 /* Returns the number of calls of all nodes, including checks of inputs and outputs. */
 static size_t count_calls(const sli_lowering *l, const sli_task *g) {
-  size_t n = (size_t)g->nnodes * (l->in->options->check_finite ? 2 : 1);
+  size_t n = (size_t)g->nnodes * (l->in->options->numbers.check_finite ? 2 : 1);
   for (int i = 0; i < g->nnodes; i++) n += is_checked(l, g->nodes[i]);
   return n;
 }
@@ -136,7 +136,7 @@ static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
   if (variant >= lengths) leave_call(l, task, n, &calls[own]);
   if (own && calls[own].op != n->op) calls[0] = calls[own];
   else if (own) sli_lower_check(l, task, &calls[own], &calls[0]);
-  if (l->in->options->check_finite) sli_lower_finite(l, task, &calls[own], &calls[count++]);
+  if (l->in->options->numbers.check_finite) sli_lower_finite(l, task, &calls[own], &calls[count++]);
   return count;
 }
 

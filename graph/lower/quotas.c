@@ -48,8 +48,8 @@ static void schedule_credits(sli_lowering *l) {
 static int given(const sli_lowering *l, const char *name, int stage) {
   const sl_lower_options *o = l->in->options;
   int slots = 0;
-  for (int i = 0; i < o->nquotas; i++)
-    if (sli_quota_names(&o->quotas[i], name, stage)) slots = o->quotas[i].slots;
+  for (int i = 0; i < o->memory.nquotas; i++)
+    if (sli_quota_names(&o->memory.quotas[i], name, stage)) slots = o->memory.quotas[i].slots;
   return slots;
 }
 
@@ -60,10 +60,10 @@ int sli_lower_given(const sli_lowering *l, sli_role role, int stage) {
 /* Returns the last value of this knob for any stage on a device, or 0. */
 static int given_to_device(const sli_lowering *l, const char *name, int device) {
   int slots = 0;
-  for (int i = 0; i < l->in->options->nquotas; i++)
+  for (int i = 0; i < l->in->options->memory.nquotas; i++)
     for (int s = 0; s < l->stages; s++)
-      if (l->device_of[s] == device && sli_quota_names(&l->in->options->quotas[i], name, s))
-        slots = l->in->options->quotas[i].slots;
+      if (l->device_of[s] == device && sli_quota_names(&l->in->options->memory.quotas[i], name, s))
+        slots = l->in->options->memory.quotas[i].slots;
   return slots;
 }
 
@@ -97,8 +97,8 @@ static const char *quotas_there_are(const sli_lowering *l, char *out, size_t byt
 }
 
 static sl_status check_given(const sli_lowering *l) {
-  for (int i = 0; i < l->in->options->nquotas; i++) {
-    const sl_quota *q = &l->in->options->quotas[i];
+  for (int i = 0; i < l->in->options->memory.nquotas; i++) {
+    const sl_quota *q = &l->in->options->memory.quotas[i];
     if (q->slots < 1)
       return sl_fail(SL_E_USAGE, "quota %s is %d, but an actor needs at least one slot", q->name,
                      q->slots);
@@ -236,8 +236,8 @@ static int slots_of(const sli_lowering *l, const sli_buffer *b) {
 }
 
 static bool has_pool(const sli_lowering *l) {
-  for (int i = 0; i < l->in->options->nquotas; i++)
-    if (!strcmp(l->in->options->quotas[i].name, "pool")) return true;
+  for (int i = 0; i < l->in->options->memory.nquotas; i++)
+    if (!strcmp(l->in->options->memory.quotas[i].name, "pool")) return true;
   return l->pick.schedule->pool || l->pick.tune.pool_most;
 }
 

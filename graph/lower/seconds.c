@@ -36,20 +36,20 @@ static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t
     empty |= n->in[i] && n->in[i]->extent && !sl_type_elements(&in[i]);
   }
   for (int o = 0; o < n->nout; o++) out[o] = expected_type(n, n->out[o], &n->out_type[o], tick);
-  return empty ? 0 : sli_call_seconds(l->in->options->hardware, n, in, out);
+  return empty ? 0 : sli_call_seconds(l->in->options->simulation.hardware, n, in, out);
 }
 
 /* Returns the seconds of a node in a tick: as measured by an earlier run, or by its op's cost
  * for the expected rows, not for the capacity. Where pieces differ, returns their mean. */
 static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
   const sl_lower_options *o = l->in->options;
-  double seconds = o->op_seconds ? o->op_seconds(o->op_seconds_ctx, n->name) : -1, sum = 0;
+  double seconds = o->simulation.op_seconds ? o->simulation.op_seconds(o->simulation.op_seconds_ctx, n->name) : -1, sum = 0;
   if (seconds >= 0) return seconds;
   if (set_of(n)) return expected_seconds(l, n, tick);
-  if (!n->shapes) return sli_call_seconds(o->hardware, n, n->in_type, n->out_type);
+  if (!n->shapes) return sli_call_seconds(o->simulation.hardware, n, n->in_type, n->out_type);
   for (int k = 0; k < l->in->k; k++) {
     const sli_shapes *shapes = &n->shapes[l->cut.pieces[k].variant];
-    sum += sli_call_seconds(o->hardware, n, shapes->in, shapes->out);
+    sum += sli_call_seconds(o->simulation.hardware, n, shapes->in, shapes->out);
   }
   return sum / l->in->k;
 }
@@ -66,7 +66,7 @@ static bool is_part_of(const sli_block *part, const char *block) {
 
 /* Returns the given cost of a stage's part of a block sharded over all stages. */
 static sl_stage_cost spread_cost(const sli_lowering *l, const sli_task *g) {
-  const sl_cost *c = &l->in->options->cost;
+  const sl_cost *c = &l->in->options->simulation.cost;
   const sli_block *block = &l->in->g->blocks[g->nodes[0]->block];
   for (int i = 0; i < c->nspread; i++)
     if (is_part_of(block, c->spread[i].block)) return c->spread[i].stages[g->stage];
@@ -74,7 +74,7 @@ static sl_stage_cost spread_cost(const sli_lowering *l, const sli_task *g) {
 }
 
 static sl_stage_cost pass_cost(const sli_lowering *l, const sli_task *g) {
-  const sl_cost *c = &l->in->options->cost;
+  const sl_cost *c = &l->in->options->simulation.cost;
   if (sli_is_spread_task(l, g)) return spread_cost(l, g);
   return c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
 }
@@ -108,10 +108,10 @@ static double share_of_pass(const sli_lowering *l, const sli_task *g) {
 /* Returns the user's seconds, which are given for a whole microbatch. Unless the number of
  * chunks is known, they cover all chunks of the device. */
 static double given_seconds(const sli_lowering *l, const sli_task *g) {
-  const sl_cost *c = &l->in->options->cost;
+  const sl_cost *c = &l->in->options->simulation.cost;
   if (g->stage == SL_NONE) return 0;
   sl_stage_cost of = pass_cost(l, g);
-  double share = (l->in->options->chunks || c->nstages ? 1 : 1.0 / l->pick.v) / l->in->k;
+  double share = (l->in->options->schedule.chunks || c->nstages ? 1 : 1.0 / l->pick.v) / l->in->k;
   share *= share_of_pass(l, g);
   if (g->cls == SL_CLASS_F) return share * of.F;
   if (g->cls == SL_CLASS_B) return share * (l->pick.split ? of.B : of.B + of.W);
@@ -119,7 +119,7 @@ static double given_seconds(const sli_lowering *l, const sli_task *g) {
 }
 
 sl_status sli_lower_check_cost(const sli_lowering *l) {
-  const sl_cost *c = &l->in->options->cost;
+  const sl_cost *c = &l->in->options->simulation.cost;
   const sl_graph *g = l->in->g;
   int given = c->nstages;
   for (int i = 0; i < c->nspread; i++) {
@@ -151,7 +151,7 @@ static double host_update_seconds(const sli_lowering *l, const sli_task *g) {
 /* Returns the fixed seconds of a step. Each device counts them once, with the updates of its
  * first chunk. */
 static double step_seconds(const sli_lowering *l, const sli_task *g) {
-  const sl_hardware *h = l->in->options->hardware;
+  const sl_hardware *h = l->in->options->simulation.hardware;
   if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk) return 0;
   for (int i = g->before; i != SL_NONE; i = l->tasks[i].before)
     if (l->tasks[i].phase == SLI_PHASE_UPDATE) return 0;
@@ -166,7 +166,7 @@ static bool reads_of_others(const sli_lowering *l, const sli_task *g) {
 
 /* Returns the seconds to begin and end a firing, and to wake up when another device triggers it. */
 static double firing_seconds(const sli_lowering *l, const sli_task *g) {
-  const sl_hardware *h = l->in->options->hardware;
+  const sl_hardware *h = l->in->options->simulation.hardware;
   if (!h || g->host || g->transfer) return 0;
   return h->firing_seconds + (h->wake_seconds > 0 && reads_of_others(l, g) ? h->wake_seconds : 0);
 }
@@ -184,9 +184,9 @@ static bool is_pass(const sli_task *g) {
 /* Passes and exchanges of a device share its memory bandwidth: while exchanges run, passes are
  * slower. */
 double *sli_lower_slowdowns(const sli_lowering *l) {
-  const sl_hardware *h = l->in->options->hardware;
+  const sl_hardware *h = l->in->options->simulation.hardware;
   int n = l->in->devices;
-  double slow = h && !sli_cost_is_given(&l->in->options->cost) ? h->slowdown_while_exchanging : 0;
+  double slow = h && !sli_cost_is_given(&l->in->options->simulation.cost) ? h->slowdown_while_exchanging : 0;
   if (slow <= 1 || l->in->in_line) return NULL;
   double *passes = sli_calloc((size_t)n, sizeof *passes), *exchanges = sli_calloc((size_t)n, sizeof *exchanges);
   for (int i = 0; i < l->ncomputing; i++) {
@@ -202,7 +202,7 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
 }
 
 double sli_lower_seconds(const sli_lowering *l, const sli_task *g) {
-  if (sli_cost_is_given(&l->in->options->cost)) return given_seconds(l, g);
+  if (sli_cost_is_given(&l->in->options->simulation.cost)) return given_seconds(l, g);
   return alone(l, g, 0);
 }
 
@@ -211,7 +211,7 @@ double sli_lower_slowdown(const double *slowdowns, const sli_task *g) {
 }
 
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, size_t bytes) {
-  const sl_hardware *h = l->in->options->hardware;
+  const sl_hardware *h = l->in->options->simulation.hardware;
   if (!h) return 0;
   const double rates[SL_SPACE_COUNT][2] = {
       [SL_SPACE_HOST] = {h->copy_bytes_per_second, h->copy_bytes_per_second},
@@ -232,7 +232,7 @@ const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, 
   bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT && l->buffers[g->outputs[0]].extent;
   for (int i = 0; i < g->nnodes; i++) any |= set_of(g->nodes[i]) != NULL;
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
-      sli_cost_is_given(&l->in->options->cost))
+      sli_cost_is_given(&l->in->options->simulation.cost))
     return NULL;
   int32_t ticks = sli_lower_ticks(l, false);
   double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);

@@ -48,12 +48,12 @@ static sl_status find_layout(const char *name, bool *zigzag) {
 sl_status sli_lower_read_sequence(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   sli_grid *grid = &in->grid;
-  sl_status status = find_attention(o->sequence_attention, in);
+  sl_status status = find_attention(o->parallel.sequence_attention, in);
   grid->zigzag = in->by_ring;
-  if (!status && o->sequence_layout) status = find_layout(o->sequence_layout, &grid->zigzag);
+  if (!status && o->parallel.sequence_layout) status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
   if (status) return status;
-  if (in->by_heads && in->by_ring && o->sequence_layout) in->by_heads = !grid->zigzag;
-  if (o->sequence_layout && grid->zigzag && !in->by_ring)
+  if (in->by_heads && in->by_ring && o->parallel.sequence_layout) in->by_heads = !grid->zigzag;
+  if (o->parallel.sequence_layout && grid->zigzag && !in->by_ring)
     return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
                    "(--sequence-attention ring), where else all would not have as much to do");
   return SL_OK;
@@ -119,7 +119,7 @@ static sl_status weigh(sli_inputs *in) {
   if (ring) sli_heads_undo(g, before);
   in->by_ring = ring;
   in->by_heads = !ring;
-  if (in->options->sharing) in->other = describe(g, ways, ring);
+  if (in->options->print.sharing) in->other = describe(g, ways, ring);
   return SL_OK;
 }
 
@@ -127,7 +127,7 @@ sl_status sli_lower_attention(sli_inputs *in) {
   const int *size = in->grid.size;
   bool shared = size[SLI_AXIS_SEQUENCE] > 1, open = in->by_heads && in->by_ring;
   sl_status status = SL_OK;
-  if (shared && (open || in->options->sharing)) status = weigh(in);
+  if (shared && (open || in->options->print.sharing)) status = weigh(in);
   else if (in->by_heads) sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
   in->grid.ring = shared && in->by_ring;
   in->grid.zigzag &= in->grid.ring;

@@ -126,7 +126,7 @@ static void add_store(sli_lowering *l, int stage, int rank, int commit) {
 }
 
 void sli_lower_store(sli_lowering *l) {
-  if (!l->in->stores || !l->in->options->store_every || l->in->g->options.infer) return;
+  if (!l->in->stores || !l->in->options->store.every || l->in->g->options.infer) return;
   l->store = true;
   mark_stored(l);
   int commit = add_task(l, "commit", SL_NONE, 0);
@@ -305,7 +305,7 @@ static void run_store(const sl_call *call) {
   device_store *s = store_of(all, user->stage, user->rank);
   receipt *to = call->out[0];
   *to = (receipt){0};
-  if (has_failed(all) || !all->options.on_store) return;
+  if (has_failed(all) || !all->options.store.on_store) return;
   sl_stage_state state = {call->tick.step + 1, s->stage, s->rank, 0, s->tensors};
   for (int i = 0; i < s->count; i++) {
     const item *it = &s->items[i];
@@ -314,7 +314,7 @@ static void run_store(const sl_call *call) {
         .name = it->name, .type = it->type, .shard = it->shard,
         .data = (const char *)call->in[it->input] + it->image};
   }
-  sl_status status = all->options.on_store(all->options.store_ctx, &state, to->text);
+  sl_status status = all->options.store.on_store(all->options.store.ctx, &state, to->text);
   if (status) fail(all, status);
   else to->stored = 1;
 }
@@ -322,10 +322,10 @@ static void run_store(const sl_call *call) {
 static void run_commit(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
-  if (has_failed(all) || !all->options.on_stored) return;
+  if (has_failed(all) || !all->options.store.on_stored) return;
   for (int i = 0; i < call->nin; i++) /* other processes may store others */
     if (!((const receipt *)call->in[i])->stored) return;
-  sl_status status = all->options.on_stored(all->options.store_ctx, call->tick.step + 1,
+  sl_status status = all->options.store.on_stored(all->options.store.ctx, call->tick.step + 1,
                                             call->nin, call->in);
   if (status) fail(all, status);
 }

@@ -159,7 +159,7 @@ static int keep_end(transfers *x, int from, int to, const trip *t) {
 /* ---- between devices and processes ------------------------------------------------- */
 
 static int process_of(const sli_lowering *l, int device) {
-  return sl_device_process(device, l->in->devices, l->in->options->processes);
+  return sl_device_process(device, l->in->devices, l->in->options->parallel.processes);
 }
 
 static bool between_processes(const sli_lowering *l, int from, int to) {
@@ -182,7 +182,7 @@ static sl_hardware_link link_to(const sli_lowering *l, const sli_buffer *b, int 
  * made for. */
 static bool takes_time(const sli_lowering *l, const sli_buffer *b, int device) {
   if (!l->in->kind->modelled) return false;
-  bool often = b->rate == SLI_PER_TICK || (l->in->options->hardware && b->rate == SLI_PER_STEP);
+  bool often = b->rate == SLI_PER_TICK || (l->in->options->simulation.hardware && b->rate == SLI_PER_STEP);
   if (!often || l->tasks[b->producer].host) return false;
   sl_hardware_link link = link_to(l, b, arrival(l, b, device));
   return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;

@@ -377,8 +377,5 @@ sl_status sli_pass_gradients(sl_graph *g) {
   g->noutputs = 0; /* used by inference only */
   prune(g);
   sli_graph_add_updates(g);
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
   return SL_OK;
 }

@@ -97,7 +97,4 @@ void sli_pass_narrow(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) narrow_node(g, g->nodes[i]);
   for (int t = 0; t < g->ntensors; t++)
     if (g->tensors[t]->narrow) g->tensors[t]->type.dtype = SL_BF16;
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
 }

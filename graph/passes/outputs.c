@@ -16,8 +16,5 @@ sl_status sli_pass_outputs(sl_graph *g) {
                            g->outputs[i].name, roots[i]->name);
   }
   sli_graph_prune(g, g->noutputs, roots);
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
   return SL_OK;
 }

@@ -83,7 +83,4 @@ static void pad_logits(sl_graph *g, sl_tensor *logits) {
 void sli_pass_pad(sl_graph *g) {
   for (int t = 0; t < g->ntensors; t++)
     if (can_pad(g, g->tensors[t])) pad_logits(g, g->tensors[t]);
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
 }

@@ -120,7 +120,4 @@ void sli_pass_products(sl_graph *g, bool as_they_go) {
     if (r && !once) read_packed(&p, n, r->which, r->at);
   }
   move_forward(g, before);
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
 }

@@ -387,9 +387,6 @@ static void make_again(sl_graph *g, amount *of) {
   free(p.wanted);
   free(p.again);
   free(p.resent);
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
 }
 
 void sli_pass_offload(sl_graph *g, bool some) {

@@ -56,7 +56,7 @@ static double score_of(const sl_figures *f) {
 
 /* Simulates a candidate's plan on the virtual clock. */
 static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double *score) {
-  double budget = s->in->options->activations;
+  double budget = s->in->options->schedule.activations;
   sl_figures f;
   sl_status status = sli_lower_predict(l, &s->firings, &f);
   if (status) return status;
@@ -77,7 +77,7 @@ static size_t bytes_of(const sl_plan *plan, sl_space space) {
 }
 
 static bool is_over_disk(const search *s, const sl_plan *plan) {
-  size_t budget = s->in->options->homes.disk_bytes;
+  size_t budget = s->in->options->memory.homes.disk_bytes;
   return budget && bytes_of(plan, SL_SPACE_DISK) > budget;
 }
 
@@ -129,7 +129,7 @@ static candidate *add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
   *c = (candidate){.pick = {.schedule = row, .v = v,
-                            .split = sli_schedule_splits(row, s->in->options->backward),
+                            .split = sli_schedule_splits(row, s->in->options->schedule.backward),
                             .paths = s->in->paths}};
   return c;
 }
@@ -182,7 +182,7 @@ static bool allowed(const sli_schedule *row, int v) {
 }
 
 static void add_starts(search *s, int v) {
-  double budget = s->in->options->activations;
+  double budget = s->in->options->schedule.activations;
   int pool = (int)floor(budget * v * s->in->k + 1e-9);
   for (const sli_schedule *row = sli_schedule_first(); row; row = sli_schedule_next(row)) {
     if (!allowed(row, v)) continue;
@@ -246,10 +246,10 @@ static void name_limits(const sl_lower_options *o, char *text, size_t size) {
   char disk[32];
   size_t n = 0;
   *text = 0;
-  if (o->activations > 0) n = (size_t)snprintf(text, size, " --activations %g", o->activations);
-  if (o->homes.disk_bytes)
+  if (o->schedule.activations > 0) n = (size_t)snprintf(text, size, " --activations %g", o->schedule.activations);
+  if (o->memory.homes.disk_bytes)
     snprintf(text + n, size - n, " --disk of %s",
-             sli_format_bytes(disk, (double)o->homes.disk_bytes));
+             sli_format_bytes(disk, (double)o->memory.homes.disk_bytes));
 }
 
 static sl_status nothing_fits(const search *s) {

@@ -281,11 +281,11 @@ static void skip_in_turn(search *s) {
 sl_status sli_skip(const sli_inputs *in, sli_pick *pick) {
   const sl_lower_options *o = in->options;
   search s = {.in = in, .pick = *pick, .stages = in->p * pick->v, .most = MOST_FIRINGS, .best_seconds = INFINITY};
-  sl_status status = count_out(&s, o->skip);
+  sl_status status = count_out(&s, o->schedule.skip);
   make_room(&s, &s.paths);
   make_room(&s, &s.best);
-  if (!status && o->skip_in_turn) skip_in_turn(&s);
-  else if (!status) status = find(&s, o->swap);
+  if (!status && o->schedule.skip_in_turn) skip_in_turn(&s);
+  else if (!status) status = find(&s, o->schedule.swap);
   if (!status) {
     sli_paths *found = sli_arena_alloc(&in->g->arena, sizeof *found);
     *found = s.best;

@@ -420,9 +420,5 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   free(x.logical);
   free(x.params);
   free(x.types);
-  if (status) return status;
-#ifndef NDEBUG
-  sli_graph_check(g);
-#endif
-  return SL_OK;
+  return status;
 }

@@ -46,11 +46,11 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
 /* Assigns experts to as many of the tensor-axis devices as possible, and the rest to the data
  * axis. */
 bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
-  int D = SLI_MAX(o->data_parallel, 1), T = SLI_MAX(o->tensor, 1), EP = SLI_MAX(o->expert_parallel, 1);
-  bool folded = T > 1 && (o->expert_tensor == 1 || (!o->expert_tensor && D % EP));
+  int D = SLI_MAX(o->parallel.data, 1), T = SLI_MAX(o->parallel.tensor, 1), EP = SLI_MAX(o->experts.parallel, 1);
+  bool folded = T > 1 && (o->experts.tensor == 1 || (!o->experts.tensor && D % EP));
   int of_tensors = folded ? (int)sli_common_divisor(EP, T) : 1, of_data = EP / of_tensors;
   for (int a = 0; a < SLI_AXES; a++) size[a] = 1;
-  size[SLI_AXIS_SEQUENCE] = SLI_MAX(o->sequence, 1);
+  size[SLI_AXIS_SEQUENCE] = SLI_MAX(o->parallel.sequence, 1);
   size[SLI_AXIS_DATA] = D / of_data;
   size[SLI_AXIS_EXPERT] = of_data;
   size[SLI_AXIS_TENSOR] = T / of_tensors;

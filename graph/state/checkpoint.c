@@ -87,10 +87,10 @@ const cJSON *sli_checkpoints_origin(const sl_checkpoints *c) {
 
 void sl_checkpoints_lower(sl_checkpoints *c, sl_lower_options *options) {
   if (!c) return;
-  options->store_every = c->every;
-  options->on_store = sli_checkpoints_store;
-  options->on_stored = sli_checkpoints_stored;
-  options->store_ctx = c;
+  options->store.every = c->every;
+  options->store.on_store = sli_checkpoints_store;
+  options->store.on_stored = sli_checkpoints_stored;
+  options->store.ctx = c;
 }
 
 sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g,

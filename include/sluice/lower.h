@@ -135,15 +135,14 @@ typedef struct sl_given_sbp {
   sl_sbp sbp;
 } sl_given_sbp;
 
-typedef struct sl_lower_options {
+/* Devices, and what they share. Each stage has a grid of `data` * `sequence` * `tensor` devices.
+ * Data axis: each has other rows of every microbatch. Sequence axis: other positions of every
+ * sequence. Tensor axis: a shard of the tensors. A stage's device is rank (data * sequence + s) *
+ * tensor + t of its grid. The layout decides which number that device has. */
+typedef struct sl_parallel_options {
   int stages;              /* P pipeline devices [1] */
-  int chunks;              /* V chunks on each device; 0: the schedule's */
-  const char *placement;   /* "line", "loop", "vee"; NULL: the schedule's */
-  /* Each stage has a grid of data_parallel * sequence * `tensor` devices. Data axis: each has other
-   * rows of every microbatch. Sequence axis: other positions of every sequence. Tensor axis: a
-   * shard of the tensors. A stage's device is rank (data * sequence + s) * tensor + t of its grid.
-   * The layout decides which number that device has. */
-  int data_parallel;       /* D [1] */
+  const char *placement;   /* of chunks: "line", "loop", "vee"; NULL: the schedule's */
+  int data;                /* D [1] */
   int sequence;            /* Q [1] */
   const char *sequence_attention; /* method of attention across positions: "heads" (all
                                      positions, for some heads), "ring" (chunk by chunk), "auto"
@@ -151,59 +150,60 @@ typedef struct sl_lower_options {
   const char *sequence_layout; /* positions of a device: "contiguous", or "zigzag", which
                                   balances causal attention; NULL: the best */
   int tensor;              /* T [1] */
-  /* EP [1]: experts are sharded over EP of the data_parallel devices; rows are dispatched to them
-   * and return. If EP divides data_parallel, such a device is number data * EP + e among the
-   * data-parallel ones. If it does not, or with expert_tensor, EP counts all data_parallel * tensor
-   * devices, those that share tensors first */
-  int expert_parallel;
-  int expert_tensor;       /* ETP: 1: experts have a grid of their own over these devices, each
-                              expert on one; T: the grid of everything else, which
-                              expert_parallel must fit; 0: as expert_parallel implies */
-  double expert_rows;      /* capacity of a device's experts, in even shares of the rows, from 1
-                              on; more rows end the run. 0: room for all */
-  const char *routing;     /* Modelled devices: number of rows of each expert. "balanced": equal.
-                              "learned" (NULL): equal as well, since only values tell. "zipf:S".
-                              Or a file with a number per expert, which add up to a microbatch's
-                              rows: one line per layer with experts, or one line for all */
+  bool free_data;          /* devices that share tensors may also share the rows of the data, if
+                              that is cheapest */
   const char *layout;      /* order of the axes, innermost first, from a device to its neighbour:
                               "data,tensor,stage". NULL: tensor,sequence,data,stage. Results do
                               not depend on it, but traffic within a host or process does */
   const char *assign;      /* device at each place of the layout, from 0 on: a permutation such
                               as "0,2,1,3" or "4-7,0-3". NULL: the identity. Results do not
                               depend on it, but the traffic of each link does */
-  bool vocab_parallel;     /* shards the vocabulary's tables over the stages: those of the
-                              classifier before the loss, and embeddings with as many words */
-  int vocab_barriers;      /* number of times a microbatch then waits for all stages: 1 (the
-                              products of the logits' gradient come before the sums) or 2; 0: 2 */
-  bool any_order;          /* skips the search for an order of passes, for predictions that need
-                              no step time */
-  bool alike;              /* plans one device per stage, which stands for its whole grid, for
-                              predictions. Exact if all have parts of one size; otherwise it is
-                              the device with the largest parts */
-  bool free_data;          /* devices that share tensors may also share the rows of the data, if
-                              that is cheapest */
-  /* prints the graph after the pass of this name to `printed`; may be NULL */
-  const char *print_after;
-  FILE *printed;
-  FILE *sharing;           /* receives a table of how each op is sharded, and why; may be NULL */
-  const char *shard;       /* state that the data_parallel devices shard instead of replicating
-                              it (ZeRO, FSDP): "nothing", "optimizer" (its state), "gradients"
-                              (these too), "parameters" (all three); NULL: nothing */
-  const char *grain;       /* part of a stage that is one actor per class: "pass" (all of it) or
-                              "layer" (a block); NULL: layer with data_parallel, else pass */
   const char *exchange;    /* communication among the devices of a stage within a pass: "beside"
                               (NULL), overlapped with passes of other microbatches; or "inline":
                               a pass keeps its device until it is done */
-  int ngiven;              /* distributions of tensors requested by the user */
-  const sl_given_sbp *given;
   int processes;           /* number of processes, which drive equal numbers of devices if
                               possible [1] */
-  const char *schedule;    /* name in the schedule table; NULL: "1f1b" */
+  int ngiven;              /* distributions of tensors requested by the user */
+  const sl_given_sbp *given;
+} sl_parallel_options;
+
+/* Experts, and the devices that share them. */
+typedef struct sl_expert_options {
+  /* EP [1]: experts are sharded over EP of the devices along the data axis; rows are dispatched to
+   * them and return. If EP divides parallel.data, such a device is number data * EP + e among the
+   * data-parallel ones. If it does not, or with `tensor`, EP counts all data * tensor devices,
+   * those that share tensors first */
+  int parallel;
+  int tensor;              /* ETP: 1: experts have a grid of their own over these devices, each
+                              expert on one; T: the grid of everything else, which `parallel`
+                              must fit; 0: as `parallel` implies */
+  double rows;             /* capacity of a device's experts, in even shares of the rows, from 1
+                              on; more rows end the run. 0: room for all */
+  const char *routing;     /* Modelled devices: number of rows of each expert. "balanced": equal.
+                              "learned" (NULL): equal as well, since only values tell. "zipf:S".
+                              Or a file with a number per expert, which add up to a microbatch's
+                              rows: one line per layer with experts, or one line for all */
+} sl_expert_options;
+
+/* The vocabulary's tables: those of the classifier before the loss, and embeddings with as many
+ * words. */
+typedef struct sl_vocabulary_options {
+  bool parallel;           /* shards them over the stages */
+  int barriers;            /* number of times a microbatch then waits for all stages: 1 (the
+                              products of the logits' gradient come before the sums) or 2; 0: 2 */
+} sl_vocabulary_options;
+
+/* Order of the passes, and what is one actor. */
+typedef struct sl_schedule_options {
+  const char *name;        /* in the schedule table; NULL: "1f1b"; "auto": searched for */
   const char *chosen;      /* schedule auto, skip: an earlier result for the same stages and microbatches
                               (sl_lowered_chosen), instead of a new search */
+  double activations;      /* schedule auto: most activations a device may hold, in microbatches'
+                              worth; 0: no limit */
+  int chunks;              /* V chunks on each device; 0: the schedule's */
+  const char *backward;    /* "fused", "split"; NULL: the schedule's */
   const char *order;       /* "derive", or a file with the order of passes of each device; NULL:
                               decided at run time */
-  const char *backward;    /* "fused", "split"; NULL: the schedule's */
   const char *paths;       /* file with the stages that each microbatch visits, one line each,
                               such as "0: 0 2 3"; NULL: all */
   double skip;             /* > 0: searches for paths that leave out this fraction of all visits
@@ -211,55 +211,103 @@ typedef struct sl_lower_options {
   bool skip_in_turn;       /* leaves out the stages in turn, without a search (with `skip`): for searches whose
                               candidates skip */
   bool swap;               /* reorders the visits as well, if that is shorter (with `skip`) */
-  int nquotas;
-  const sl_quota *quotas;
-  sl_home_options homes;   /* none: all registers stay where they are made */
+  const char *grain;       /* part of a stage that is one actor per class: "pass" (all of it) or
+                              "layer" (a block); NULL: layer with several devices along the data
+                              axis, else pass */
   const char *piece_order; /* If sequences are cut: "tokens" (NULL), a piece passes all blocks of
                               a stage before the next piece; or "layers": all pieces of a
                               microbatch pass a block before the next block. Blocks are then
                               actors, as with grain layer. Results do not depend on it */
+  double look_ahead;       /* seconds a modelled device stays idle for a better pass that is about
+                              to be ready */
+} sl_schedule_options;
+
+/* What is kept, and where. */
+typedef struct sl_memory_options {
+  const char *shard;       /* state that the devices along the data axis shard instead of
+                              replicating it (ZeRO, FSDP): "nothing", "optimizer" (its state),
+                              "gradients" (these too), "parameters" (all three); NULL: nothing */
   /* activation checkpointing: activations recomputed instead of kept. "none" (NULL), "selective"
    * (by calls that cost next to nothing) or "full" (all of a block). "full@h.3" applies to blocks
    * of that name; several are separated by commas, and the last that matches a block counts */
   const char *recompute;
-  sl_device_options devices;
-  double look_ahead;       /* seconds a device stays idle for a better pass that is about to be
-                              ready */
-  double activations;      /* schedule auto: most activations a device may hold, in microbatches'
-                              worth; 0: no limit */
-  sl_cost cost;            /* timed devices; with chunks 0, cost of a device's whole share */
-  const sl_hardware *hardware; /* timed devices without measured durations; may be NULL */
-  /* Measured seconds of one call of the op with this name in the graph; negative: not measured, use
-   * the op's cost. */
-  double (*op_seconds)(void *ctx, const char *name);
-  void *op_seconds_ctx;
+  int nquotas;
+  const sl_quota *quotas;
+  sl_home_options homes;   /* none: all registers stay where they are made */
+} sl_memory_options;
+
+/* Number formats, random numbers and checks of values. */
+typedef struct sl_number_options {
   sl_dtype dtype;          /* operand type of products: SL_F32, or SL_BF16 on devices that
                               multiply bf16 (elsewhere f32). On GPUs activations are then bf16
                               too. Weights, sums over a step and everything else are f32 */
   bool check_finite;       /* checks every output of every call: the first value that is not
                               finite ends the run, with op, actor and microbatch */
   uint64_t seed;           /* seed of random numbers drawn during the run */
-  /* Reports each step. Called on a worker's thread, in step order; must not block for long. May be
-   * NULL. */
+} sl_number_options;
+
+/* Durations of modelled devices, and predictions. */
+typedef struct sl_simulation_options {
+  sl_cost cost;            /* timed devices; with chunks 0, cost of a device's whole share */
+  const sl_hardware *hardware; /* timed devices without measured durations; may be NULL */
+  /* Measured seconds of one call of the op with this name in the graph; negative: not measured, use
+   * the op's cost. */
+  double (*op_seconds)(void *ctx, const char *name);
+  void *op_seconds_ctx;
+  bool any_order;          /* skips the search for an order of passes, for predictions that need
+                              no step time */
+  bool alike;              /* plans one device per stage, which stands for its whole grid, for
+                              predictions. Exact if all have parts of one size; otherwise it is
+                              the device with the largest parts */
+} sl_simulation_options;
+
+/* What is printed while a plan is made. */
+typedef struct sl_print_options {
+  const char *after;       /* the graph after the pass of this name, to `graph`; may be NULL */
+  FILE *graph;
+  FILE *sharing;           /* receives a table of how each op is sharded, and why; may be NULL */
+} sl_print_options;
+
+/* Callbacks about steps and outputs; each may be NULL, and gets ctx. */
+typedef struct sl_report_options {
+  /* Reports each step. Called on a worker's thread, in step order; must not block for long. */
   void (*on_step)(void *ctx, const sl_step_report *report);
   /* Report an evaluation after step number `step` (sl_graph_options.eval_every): each metric
-   * (sl_metric), then the loss. May be NULL. */
+   * (sl_metric), then the loss. */
   void (*on_eval)(void *ctx, int64_t step, double loss);
   void (*on_metric)(void *ctx, int64_t step, const char *name, double value);
   /* Inference: an output of the graph is ready. For a served graph on devices that hold no values,
    * `data` is NULL. */
   void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
   void *ctx;
-  /* Checkpoints. After every store_every-th step (0: never) on_store gets a copy of each stage's
-   * state, while passes go on. Training waits only if the next copy is due and no slot of register
-   * `store` is free. If a stage has several devices, each that owns something passes that, and no
-   * replicas. Devices may call at once, each on its thread, which may block. `receipt` is plain
-   * data, SL_RECEIPT_BYTES zeroed. When all devices have filled in theirs for a step, on_stored
-   * gets them, steps in order. A status other than SL_OK ends the run with it. */
-  int64_t store_every;
+} sl_report_options;
+
+/* Checkpoints. After every `every`-th step (0: never) on_store gets a copy of each stage's state,
+ * while passes go on. Training waits only if the next copy is due and no slot of register `store`
+ * is free. If a stage has several devices, each that owns something passes that, and no replicas.
+ * Devices may call at once, each on its thread, which may block. `receipt` is plain data,
+ * SL_RECEIPT_BYTES zeroed. When all devices have filled in theirs for a step, on_stored gets them,
+ * steps in order. A status other than SL_OK ends the run with it. */
+typedef struct sl_store_options {
+  int64_t every;
   sl_status (*on_store)(void *ctx, const sl_stage_state *state, void *receipt);
   sl_status (*on_stored)(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
-  void *store_ctx;
+  void *ctx;
+} sl_store_options;
+
+/* Zero is the default of every field. */
+typedef struct sl_lower_options {
+  sl_parallel_options parallel;
+  sl_expert_options experts;
+  sl_vocabulary_options vocabulary;
+  sl_schedule_options schedule;
+  sl_memory_options memory;
+  sl_number_options numbers;
+  sl_device_options devices;
+  sl_simulation_options simulation;
+  sl_print_options print;
+  sl_report_options report;
+  sl_store_options store;
 } sl_lower_options;
 
 /* True if devices of this kind compute on values. Others only model time. */
@@ -289,7 +337,7 @@ void sl_lowered_crossed(const sl_lowered *lowered, int devices_per_host, double 
 double sl_lowered_flops(const sl_lowered *lowered);
 /* Name of the schedule in use. */
 const char *sl_lowered_schedule(const sl_lowered *lowered);
-/* The schedule and paths with everything a search has found, as text for sl_lower_options.chosen, also of
+/* The schedule and paths with everything a search has found, as text for schedule.chosen, also of
  * another process. */
 const char *sl_lowered_chosen(const sl_lowered *lowered);
 /* The paths that `skip` found, in the format of a `paths` file; NULL: none. */

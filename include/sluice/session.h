@@ -3,7 +3,7 @@
  *
  *     sl_session *s = NULL;
  *     sl_session_options options = {.model = &model, .args = args, .load = load, .load_ctx = x,
- *                                   .lower = {.stages = 2, .devices = {.kind = "cpu"}}};
+ *                                   .lower = {.parallel.stages = 2, .devices = {.kind = "cpu"}}};
  *     status = sl_session_create(&options, &s);
  *     if (!status) status = sl_session_submit(s, &(sl_request){.prompt = tokens, .nprompt = n,
  *                                                              .max_tokens = 100}, &id);

@@ -11,6 +11,7 @@
 #include <sluice/op.h>
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
+#include <sluice/options.h>
 #include <sluice/placement.h>
 #include <sluice/plan.h>
 #include <sluice/runtime.h>

@@ -160,13 +160,16 @@ def _pointer(item, given, keep):
     return given
 
 
+def unknown(owner, name, known):
+    near = difflib.get_close_matches(name, known, 3)
+    return TypeError("%s has no %r%s" % (owner, name, ("; did you mean " + " or ".join(near)) if near else ""))
+
+
 def fields(ctype, given, keep):
     known = dict(ctype.fields)
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 3)
-            raise TypeError("%s has no %r%s" % (ctype.cname, name, (
-                "; did you mean " + " or ".join(near)) if near else ""))
+            raise unknown(ctype.cname, name, known)
     return {name: value(known[name].type, v, keep) for name, v in given.items()}
 
 

@@ -202,11 +202,39 @@ def quotas_of(quotas):
     return out
 
 
+def _lower_names():
+    """{keyword: field}: of options their names, of other fields of sl_lower_options their own."""
+    names, rows = {}, lib.sl_lower_fields()
+    taken = set()
+    while rows.field:
+        if rows.option.help:
+            names[c.text(rows.option.name).replace("-", "_")] = c.text(rows.field)
+            taken.add(c.text(rows.field))
+        rows += 1
+    for group, kind in ffi.typeof("sl_lower_options").fields:
+        for field, _ in kind.type.fields:
+            path = "%s.%s" % (group, field)
+            if path not in taken:
+                names.setdefault(field, path)
+    return names
+
+
+LOWER_NAMES = _lower_names()
+
+
 def lower_record(keep, quotas=None, devices="cpu", threads=1, memory=0, **options):
     made = quotas_of(quotas)
-    options = dict(options, nquotas=len(made), quotas=made or None,
-                   devices={"kind": devices, "threads": threads, "budget_bytes": int(memory)})
-    return c.record("sl_lower_options", options, keep)
+    groups = {"devices": {"kind": devices, "threads": threads, "budget_bytes": int(memory)}}
+    for name, given in dict(options, nquotas=len(made), quotas=made or None).items():
+        if name not in LOWER_NAMES:
+            raise c.unknown("sl.Run", name, LOWER_NAMES)
+        group, field = LOWER_NAMES[name].split(".", 1)
+        at = groups.setdefault(group, {})
+        while "." in field:
+            inner, field = field.split(".", 1)
+            at = at.setdefault(inner, {})
+        at[field] = given
+    return c.record("sl_lower_options", groups, keep)
 
 
 class Run:
@@ -218,7 +246,7 @@ class Run:
     microbatches, pieces, cut, shuffle go to the graph, and so do eval_every=N, which evaluates what the
     model's data holds out after every N-th step (`run.evaluations`), all of it or the first eval_rows=N, and eval=FILE
     for a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}),
-    data_parallel, tensor, shard, recompute, ... are sl_lower_options by their names; devices,
+    data_parallel, tensor, shard, recompute, ... are the options of actorrun, with _ for -; devices,
     threads and memory (bytes) say what each stage runs on. `weights` is a safetensors or GGUF file or
     a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
     with resume=True the run goes on from the newest, `terms` are settings a resumed run must not

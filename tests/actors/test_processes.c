@@ -55,10 +55,10 @@ typedef struct job {
 static void start(job *j, int self) {
   member *p = &j->of[self];
   bool data = !strcmp(j->kind, "cpu");
-  sl_lower_options lower = {.stages = STAGES, .chunks = sl_schedule_chunks(j->schedule),
-                            .schedule = j->schedule, .processes = j->nprocesses,
+  sl_lower_options lower = {.parallel.stages = STAGES, .schedule.chunks = sl_schedule_chunks(j->schedule),
+                            .schedule.name = j->schedule, .parallel.processes = j->nprocesses,
                             .devices = {.kind = j->kind, .threads = 1},
-                            .on_step = take_step, .ctx = &p->losses};
+                            .report.on_step = take_step, .report.ctx = &p->losses};
   CHECK(!lowered_model_init(&p->model, j->model, j->words, MICROBATCHES, 1, &lower), "%s",
         sl_detail());
   sl_runtime_options options = {.process = self, .workers = j->workers, .no_data = !data,
@@ -308,7 +308,7 @@ static void the_carrier_has_a_worker_of_its_own_if_needed(char *text) {
 
 static void too_many_processes(void) {
   lowered_model x;
-  sl_lower_options lower = {.stages = 2, .processes = 3, .devices = {.kind = "null"}};
+  sl_lower_options lower = {.parallel.stages = 2, .parallel.processes = 3, .devices = {.kind = "null"}};
   CHECK(lowered_model_init(&x, "pipeline", NULL, 4, 1, &lower) == SL_E_USAGE, "3 for 2");
   CHECK(strstr(sl_detail(), "3 processes are too many for 2 pipeline devices"), "%s", sl_detail());
   lowered_model_fini(&x);

@@ -676,7 +676,7 @@ static int model_saves(const char *model, char *const *words, const sl_lower_opt
     sl_queue_cuda.release(actor->program);
   }
   lowered_model_fini(&x);
-  printf("%s, %d stages: %d of %d calls go with others\n", model, options->stages, saved, calls);
+  printf("%s, %d stages: %d of %d calls go with others\n", model, options->parallel.stages, saved, calls);
   return saved;
 }
 
@@ -692,8 +692,8 @@ static void check_models(void) {
                    "--context", "8", "--batch", "2", NULL};
   for (int bf16 = 0; bf16 < 2; bf16++)
     for (int stages = 1; stages <= 2; stages++) {
-      sl_lower_options o = {.stages = stages, .schedule = stages > 1 ? "zb-h1" : NULL,
-                            .dtype = bf16 ? SL_BF16 : SL_F32,
+      sl_lower_options o = {.parallel.stages = stages, .schedule.name = stages > 1 ? "zb-h1" : NULL,
+                            .numbers.dtype = bf16 ? SL_BF16 : SL_F32,
                             .devices = {.kind = "cuda", .threads = 1}};
       int gpt = model_saves("gpt", words, &o), llama = model_saves("llama", words, &o);
       int norms = 2 * 2 + 2 * 2 - (stages - 1), gelus = 2 * 2;

@@ -49,9 +49,9 @@ static sl_graph *build(const setting *s) {
 
 static prediction predict(const setting *s, bool alike) {
   prediction p = {.g = build(s)};
-  sl_lower_options options = {.stages = s->stages, .tensor = s->tensor, .data_parallel = s->data,
-                              .schedule = s->schedule, .shard = s->shard, .alike = alike,
-                              .hardware = &hardware, .devices = {.kind = "timed"}};
+  sl_lower_options options = {.parallel.stages = s->stages, .parallel.tensor = s->tensor, .parallel.data = s->data,
+                              .schedule.name = s->schedule, .memory.shard = s->shard, .simulation.alike = alike,
+                              .simulation.hardware = &hardware, .devices = {.kind = "timed"}};
   CHECK(!sl_lower(p.g, &options, &p.lowered), "%s", sl_detail());
   p.plan = sl_lowered_plan(p.lowered);
   CHECK(!sl_plan_predict(p.plan, NULL, &p.figures), "%s", sl_detail());

@@ -47,9 +47,9 @@ typedef struct made {
 static made make(int stages, int data, int tensor, const char *shard, const sl_hardware *hardware) {
   static const sl_given_sbp columns_then_rows[] = {{"w1", 1, {SL_SPLIT, 0}}, {"w2", 1, {SL_SPLIT, 1}}};
   made m = {.g = build()};
-  sl_lower_options options = {.stages = stages, .data_parallel = data, .tensor = tensor,
-                              .shard = shard, .grain = "pass", .hardware = hardware,
-                              .ngiven = tensor > 1 ? 2 : 0, .given = columns_then_rows,
+  sl_lower_options options = {.parallel.stages = stages, .parallel.data = data, .parallel.tensor = tensor,
+                              .memory.shard = shard, .schedule.grain = "pass", .simulation.hardware = hardware,
+                              .parallel.ngiven = tensor > 1 ? 2 : 0, .parallel.given = columns_then_rows,
                               .devices = {.kind = "timed"}};
   CHECK(!sl_lower(m.g, &options, &m.lowered), "%s", sl_detail());
   m.plan = sl_lowered_plan(m.lowered);

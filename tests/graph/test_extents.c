@@ -197,9 +197,9 @@ static outcome run(bool extents, int stages, const char *schedule, const char *r
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, extents);
   CHECK(!sl_graph_status(g), "%s", sl_detail());
-  sl_lower_options options = {.stages = stages, .schedule = schedule, .recompute = recompute,
-                              .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step,
-                              .ctx = &o};
+  sl_lower_options options = {.parallel.stages = stages, .schedule.name = schedule, .memory.recompute = recompute,
+                              .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step,
+                              .report.ctx = &o};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
@@ -247,7 +247,7 @@ static int expected_in(int64_t tick) { return tick % MICROBATCHES % 2 ? 0 : ROWS
 static void modelled_devices_expect(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, true);
-  sl_lower_options options = {.stages = 3, .schedule = "1f1b", .devices = {.kind = "timed"}};
+  sl_lower_options options = {.parallel.stages = 3, .schedule.name = "1f1b", .devices = {.kind = "timed"}};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
@@ -290,7 +290,7 @@ static void check_refused(sl_tensor *(*use)(sl_graph *g, sl_tensor *rows, sl_ten
   sl_tensor *y = apply(g, &restore, use(g, rows, data[0]), index, NULL);
   sl_train(g, sl_mse(g, y, data[1]), NULL);
   sl_lowered *lowered;
-  sl_lower_options options = {.stages = 1, .devices = {.kind = "cpu", .threads = 1}};
+  sl_lower_options options = {.parallel.stages = 1, .devices = {.kind = "cpu", .threads = 1}};
   CHECK(sl_lower(g, &options, &lowered) == SL_E_UNSUPPORTED && strstr(sl_detail(), word) &&
         strstr(sl_detail(), "rows"), "refused, but: %s", sl_detail());
   sl_graph_destroy(g);

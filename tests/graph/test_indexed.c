@@ -59,8 +59,8 @@ static sl_graph *build(body *of, feed *f, const how *h) {
 /* Trains; *loss is the first step's. */
 static sl_status train(body *of, feed *f, const how *h, double *loss) {
   sl_graph *g = build(of, f, h);
-  sl_lower_options options = {.devices = {.kind = "cpu", .threads = 1}, .data_parallel = h->data,
-                              .tensor = h->tensor, .on_step = take_step, .ctx = loss};
+  sl_lower_options options = {.devices = {.kind = "cpu", .threads = 1}, .parallel.data = h->data,
+                              .parallel.tensor = h->tensor, .report.on_step = take_step, .report.ctx = loss};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%d pieces on %d x %d: %s", h->pieces, h->data, h->tensor,
         sl_detail());

@@ -197,9 +197,9 @@ static shape plan_of(sl_dtype dtype, const char *kind, int tensor, const char *s
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2, .no_data = true});
   CHECK(!(*m)->build(g, args), "%s", sl_detail());
   sl_args_destroy(args);
-  sl_lower_options options = {.stages = 2, .tensor = tensor, .dtype = dtype,
-                              .data_parallel = shard ? 2 : 1, .shard = shard,
-                              .hardware = strcmp(kind, "timed") ? NULL : &slow,
+  sl_lower_options options = {.parallel.stages = 2, .parallel.tensor = tensor, .numbers.dtype = dtype,
+                              .parallel.data = shard ? 2 : 1, .memory.shard = shard,
+                              .simulation.hardware = strcmp(kind, "timed") ? NULL : &slow,
                               .devices = {.kind = kind}};
   sl_lowered *l;
   CHECK(!sl_lower(g, &options, &l), "%s", sl_detail());

@@ -200,9 +200,9 @@ static void take_step(void *ctx, const sl_step_report *report) {
 
 static sl_lowered *lower(sl_graph *g, const how *h, losses *l) {
   sl_lowered *lowered;
-  sl_lower_options options = {.stages = h->stages, .schedule = h->schedule, .grain = h->grain,
-                              .quotas = &h->quota, .nquotas = h->quota.name != NULL,
-                              .devices = {.kind = "cpu"}, .on_step = take_step, .ctx = l};
+  sl_lower_options options = {.parallel.stages = h->stages, .schedule.name = h->schedule, .schedule.grain = h->grain,
+                              .memory.quotas = &h->quota, .memory.nquotas = h->quota.name != NULL,
+                              .devices = {.kind = "cpu"}, .report.on_step = take_step, .report.ctx = l};
   CHECK(!sl_lower(g, &options, &lowered), "%s on %d: %s", h->schedule, h->stages, sl_detail());
   return lowered;
 }

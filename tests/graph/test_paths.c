@@ -207,9 +207,9 @@ static void run(const scene *x, const how *h, double loss[STEPS]) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = x->microbatches});
   build(g, x->stages);
   sl_quota quota = {"act", SL_NONE, h->quota};
-  sl_lower_options options = {.stages = x->stages, .schedule = h->schedule, .paths = x->file,
-                              .recompute = h->recompute, .nquotas = h->quota > 0, .quotas = &quota,
-                              .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step, .ctx = loss};
+  sl_lower_options options = {.parallel.stages = x->stages, .schedule.name = h->schedule, .schedule.paths = x->file,
+                              .memory.recompute = h->recompute, .memory.nquotas = h->quota > 0, .memory.quotas = &quota,
+                              .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step, .report.ctx = loss};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "seed %llu: %s", (unsigned long long)x->seed, sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
@@ -329,7 +329,7 @@ static void models_that_do_not_fit_are_named(void) {
   FILE *f = fopen(name, "w");
   CHECK(f && fprintf(f, "0: 0 1 3\n1: 0 2 3\n") > 0 && !fclose(f), "%s: %m", name);
   sl_lowered *lowered;
-  sl_lower_options options = {.stages = 4, .paths = name, .devices = {.kind = "cpu", .threads = 1}};
+  sl_lower_options options = {.parallel.stages = 4, .schedule.paths = name, .devices = {.kind = "cpu", .threads = 1}};
   CHECK(sl_lower(g, &options, &lowered) == SL_E_UNSUPPORTED && strstr(sl_detail(), "paths: "),
         "refused, but: %s", sl_detail());
   sl_graph_destroy(g);

@@ -107,9 +107,9 @@ static losses train(const char *model, const how *h) {
   char *what = text_of(h);
   sl_graph *g = build(model, words_of(model), h);
   sl_lowered *lowered;
-  sl_lower_options options = {.stages = h->stages, .schedule = h->schedule,
-                              .backward = h->backward, .devices = {.kind = "cpu"},
-                              .on_step = take_step, .ctx = &l};
+  sl_lower_options options = {.parallel.stages = h->stages, .schedule.name = h->schedule,
+                              .schedule.backward = h->backward, .devices = {.kind = "cpu"},
+                              .report.on_step = take_step, .report.ctx = &l};
   CHECK(!sl_lower(g, &options, &lowered), "%s: %s", what, sl_detail());
   int chunks = sl_schedule_chunks(h->schedule);
   CHECK(sl_lowered_chunks(lowered) == chunks, "%s: a device has %d chunks", what, chunks);
@@ -315,8 +315,8 @@ static void bubble_and_memory_are_seq1f1b(int p, int m, int k) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = m, .pieces = k, .stages = p});
   CHECK(!(*model)->build(g, args), "%s", sl_detail());
   sl_lowered *lowered;
-  sl_lower_options options = {.stages = p, .schedule = "seq1f1b", .devices = {.kind = "timed"},
-                              .cost = {1, 1, 1, 0}};
+  sl_lower_options options = {.parallel.stages = p, .schedule.name = "seq1f1b", .devices = {.kind = "timed"},
+                              .simulation.cost = {1, 1, 1, 0}};
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   sl_runtime *rt;
   CHECK(!sl_runtime_create(sl_lowered_plan(lowered),

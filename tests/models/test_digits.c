@@ -64,12 +64,12 @@ static void check_net(const char *name, const char *path, const char *width, con
   CHECK(!sl_args_create(options, &args) && !sl_args_set(args, "data", path) &&
         !sl_args_set(args, "net", name) && !sl_args_set(args, "width", width) &&
         !sl_args_set(args, "lr", lr), "options: %s", sl_detail());
-  sl_lower_options cpu = {.stages = 1, .chunks = 1, .devices = {.kind = "cpu"}};
+  sl_lower_options cpu = {.parallel.stages = 1, .schedule.chunks = 1, .devices = {.kind = "cpu"}};
   sl_lower_options scored = cpu;
-  scored.on_output = take;
-  scored.ctx = &s;
-  cpu.on_metric = take_metric;
-  cpu.ctx = &s;
+  scored.report.on_output = take;
+  scored.report.ctx = &s;
+  cpu.report.on_metric = take_metric;
+  cpu.report.ctx = &s;
   sl_training decayed = {.schedule = "cosine:warmup=20,decay-steps=400"};
   run training = run_create(args, &(sl_graph_options){.microbatches = 1, .pieces = 1, .eval_every = STEPS,
                                                       .training = &decayed}, &cpu);

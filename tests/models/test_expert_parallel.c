@@ -218,9 +218,9 @@ static outcome train(expert_of *to, int D, int T, int experts, double room) {
   const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, &source);
-  sl_lower_options options = {.data_parallel = D, .tensor = T, .expert_parallel = experts, .expert_rows = room,
-                              .expert_tensor = T > 1,
-                              .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step, .ctx = &o};
+  sl_lower_options options = {.parallel.data = D, .parallel.tensor = T, .experts.parallel = experts, .experts.rows = room,
+                              .experts.tensor = T > 1,
+                              .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step, .report.ctx = &o};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
@@ -269,8 +269,8 @@ static void room_is_not_what_is_expected(void) {
     const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
     sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
     build(g, &source);
-    sl_lower_options options = {.data_parallel = 4, .expert_parallel = 4, .expert_rows = rooms[i], .hardware = &hardware,
-                                .devices = {.kind = "cpu", .threads = 1}, .on_step = take_step, .ctx = &none};
+    sl_lower_options options = {.parallel.data = 4, .experts.parallel = 4, .experts.rows = rooms[i], .simulation.hardware = &hardware,
+                                .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step, .report.ctx = &none};
     sl_lowered *lowered;
     CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
     const sl_plan *plan = sl_lowered_plan(lowered);
@@ -301,7 +301,7 @@ static sl_status lower_flat(bool reshaped) {
   sl_tensor *weights = reshaped ? sl_reshape(g, data[2], ROWS, TOKENS, K) : data[2];
   sl_tensor *y = sl_combine(g, sl_grouped_linear(g, x, ids, w), weights);
   sl_train(g, sl_mse(g, y, x), &(sl_optimizer){.lr = 1e-2f});
-  sl_lower_options options = {.data_parallel = 2, .expert_parallel = 2, .devices = {.kind = "cpu", .threads = 1}};
+  sl_lower_options options = {.parallel.data = 2, .experts.parallel = 2, .devices = {.kind = "cpu", .threads = 1}};
   sl_lowered *lowered = NULL;
   sl_status status = sl_lower(g, &options, &lowered);
   sl_lowered_destroy(lowered);

@@ -137,8 +137,8 @@ static double seconds_forward(int layers, double writing) {
   const double block = 991232 + 65536;
   const sl_hardware hardware = {.flops_per_second = 1e12, .bytes_per_second = 1e12,
                                 .disk_write_bytes_per_second = block / writing};
-  const sl_lower_options lower = {.homes = homes[0], .hardware = &hardware,
-                                  .op_seconds = block_seconds, .devices = {.kind = "timed"}};
+  const sl_lower_options lower = {.memory.homes = homes[0], .simulation.hardware = &hardware,
+                                  .simulation.op_seconds = block_seconds, .devices = {.kind = "timed"}};
   lowered_model x;
   CHECK(!lowered_model_init(&x, "llama", words, 1, 1, &lower), "%s", sl_detail());
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};

@@ -217,7 +217,7 @@ static void lower(lowered_model *x, int tokens, const char *share, const sl_hard
   snprintf(context, sizeof context, "%d", tokens);
   char *const words[] = {"--data", typed, "--layers", "4", "--width", "4096", "--heads", "32", "--kv-heads", "8",
                          "--ffn", "14336", "--context", context, "--batch", "1", NULL};
-  const sl_lower_options options = {.homes = homes_of(layers_on_disk, share), .hardware = hardware,
+  const sl_lower_options options = {.memory.homes = homes_of(layers_on_disk, share), .simulation.hardware = hardware,
                                     .devices = {.kind = "timed"}};
   CHECK(!lowered_model_init(x, "llama", words, 1, CUT, &options), "%s", sl_detail());
 }

@@ -80,7 +80,7 @@ static lowered_model lower(const char *order, int microbatches, int pieces) {
   char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
   char *words[] = {"--data", data, "--layers", "6", "--width", "32", "--heads", "4", "--context",
                    "48", "--batch", "4", NULL};
-  const sl_lower_options options = {.piece_order = order, .grain = "layer", .schedule = "gpipe",
+  const sl_lower_options options = {.schedule.piece_order = order, .schedule.grain = "layer", .schedule.name = "gpipe",
                                     .devices = {.kind = "timed"}};
   lowered_model x;
   CHECK(!lowered_model_init(&x, "llama", words, microbatches, pieces, &options), "%s", sl_detail());

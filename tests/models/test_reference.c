@@ -82,8 +82,8 @@ static run *start(const char *model, char *const *words, bool infer, int microba
                                                  .infer = infer, .feed_tokens = feed,
                                                  .feed_ctx = r});
   CHECK(!(*m)->build(r->graph, r->args), "%s", sl_detail());
-  sl_lower_options options = {.stages = stages, .chunks = 1, .devices = {.kind = "cpu"},
-                              .on_step = take_step, .on_output = take_logits, .ctx = r};
+  sl_lower_options options = {.parallel.stages = stages, .schedule.chunks = 1, .devices = {.kind = "cpu"},
+                              .report.on_step = take_step, .report.on_output = take_logits, .report.ctx = r};
   CHECK(!sl_lower(r->graph, &options, &r->lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(r->lowered);
   CHECK(!sl_plan_prove(plan), "%s", sl_detail());

@@ -43,8 +43,8 @@ static bool try_schedule(const draw *x, const char *name, double *bubble, double
   bool open = !strcmp(name, "auto");
   sl_status status = lowered_model_init(
       &model, "pipeline", NULL, x->m, 1,
-      &(sl_lower_options){.stages = x->p, .schedule = name, .devices.kind = "timed",
-                          .activations = open ? x->budget : 0, .cost = x->cost});
+      &(sl_lower_options){.parallel.stages = x->p, .schedule.name = name, .devices.kind = "timed",
+                          .schedule.activations = open ? x->budget : 0, .simulation.cost = x->cost});
   CHECK(!status || open, "seed %" PRIu64 ": %s: %s", x->seed, name, sl_detail());
   if (!status) {
     CHECK(!sl_plan_prove(model.plan), "seed %" PRIu64 ": %s", x->seed, sl_detail());
@@ -86,7 +86,7 @@ static sl_status lower_auto(lowered_model *model, sl_lower_options options) {
   char *text = shipped_text();
   char *words[] = {"--layers", "2", "--width", "16", "--heads", "2", "--context", "8",
                    "--batch", "4", "--data", text, NULL};
-  options.schedule = "auto";
+  options.schedule.name = "auto";
   sl_status status = lowered_model_init(model, "gpt", words, 4, 1, &options);
   free(text);
   return status;
@@ -94,8 +94,8 @@ static sl_status lower_auto(lowered_model *model, sl_lower_options options) {
 
 static void check_types(void) {
   lowered_model model;
-  CHECK(!lower_auto(&model, (sl_lower_options){.stages = 2, .devices.kind = "timed",
-                                               .dtype = SL_BF16}), "%s", sl_detail());
+  CHECK(!lower_auto(&model, (sl_lower_options){.parallel.stages = 2, .devices.kind = "timed",
+                                               .numbers.dtype = SL_BF16}), "%s", sl_detail());
   CHECK(!strcmp(sl_lowered_products(model.lowered), "bf16") &&
         !strcmp(sl_lowered_tensors(model.lowered), "bf16"),
         "asked for bf16, products are %s and tensors %s", sl_lowered_products(model.lowered),
@@ -105,7 +105,7 @@ static void check_types(void) {
 
 static void check_backward(const char *backward, bool split) {
   lowered_model model;
-  CHECK(!lower_auto(&model, (sl_lower_options){.stages = 2, .backward = backward}), "%s",
+  CHECK(!lower_auto(&model, (sl_lower_options){.parallel.stages = 2, .schedule.backward = backward}), "%s",
         sl_detail());
   int found = 0;
   for (int32_t i = 0; i < model.plan->nactors; i++)
@@ -117,21 +117,21 @@ static void check_backward(const char *backward, bool split) {
 /* What was found is not searched for again, and gives the same plan. */
 static void check_chosen(void) {
   lowered_model first, second;
-  sl_lower_options options = {.stages = 2, .activations = 2, .devices.kind = "timed",
-                              .cost = {.F = 1, .B = 1.3, .W = 0.6, .comm = 0.05}};
+  sl_lower_options options = {.parallel.stages = 2, .schedule.activations = 2, .devices.kind = "timed",
+                              .simulation.cost = {.F = 1, .B = 1.3, .W = 0.6, .comm = 0.05}};
   CHECK(!lower_auto(&first, options), "%s", sl_detail());
-  options.chosen = sl_lowered_chosen(first.lowered);
-  printf("chosen: %s\n", options.chosen);
-  CHECK(!lower_auto(&second, options), "%s: %s", options.chosen, sl_detail());
-  CHECK(first.plan->hash == second.plan->hash, "%s gives another plan", options.chosen);
-  CHECK(!strcmp(options.chosen, sl_lowered_chosen(second.lowered)), "%s becomes %s",
-        options.chosen, sl_lowered_chosen(second.lowered));
+  options.schedule.chosen = sl_lowered_chosen(first.lowered);
+  printf("chosen: %s\n", options.schedule.chosen);
+  CHECK(!lower_auto(&second, options), "%s: %s", options.schedule.chosen, sl_detail());
+  CHECK(first.plan->hash == second.plan->hash, "%s gives another plan", options.schedule.chosen);
+  CHECK(!strcmp(options.schedule.chosen, sl_lowered_chosen(second.lowered)), "%s becomes %s",
+        options.schedule.chosen, sl_lowered_chosen(second.lowered));
   lowered_model_fini(&second);
   static const char *const wrong[] = {"", "zb", "1f1b", "1f1b chunks=0", "1f1b chunks=1 act.b",
                                       "zb-v chunks=3", "1f1b chunks=1 act.b@64=1",
                                       "1f1b chunks=1 fwd=2", "1f1b chunks=1 pool@0=2"};
   for (size_t i = 0; i < SLI_COUNT(wrong); i++) {
-    options.chosen = wrong[i];
+    options.schedule.chosen = wrong[i];
     sl_status status = lower_auto(&second, options);
     CHECK(status == SL_E_USAGE && strstr(sl_detail(), wrong[i]), "%s: %s", wrong[i], sl_detail());
     lowered_model_fini(&second);
@@ -169,12 +169,12 @@ static void check_refusal(sl_lower_options options, sl_status expected, const ch
 
 static void check_refusals(void) {
   sl_quota unknown = {"fod", SL_NONE, 2};
-  check_refusal((sl_lower_options){.stages = 2, .nquotas = 1, .quotas = &unknown}, SL_E_USAGE,
+  check_refusal((sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &unknown}, SL_E_USAGE,
                 "no quota is called fod");
-  check_refusal((sl_lower_options){.stages = 9}, SL_E_USAGE, "only 4 blocks");
-  check_refusal((sl_lower_options){.stages = 2, .activations = 0.01}, SL_E_BUDGET,
+  check_refusal((sl_lower_options){.parallel.stages = 9}, SL_E_USAGE, "only 4 blocks");
+  check_refusal((sl_lower_options){.parallel.stages = 2, .schedule.activations = 0.01}, SL_E_BUDGET,
                 "no schedule of 2 devices keeps to --activations 0.01");
-  check_refusal((sl_lower_options){.stages = 2, .devices.budget_bytes = 1024}, SL_E_BUDGET,
+  check_refusal((sl_lower_options){.parallel.stages = 2, .devices.budget_bytes = 1024}, SL_E_BUDGET,
                 "no schedule of 2 devices fits in 1.0 KiB a device");
 }
 

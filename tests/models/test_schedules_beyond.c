@@ -42,10 +42,10 @@ static double against_published(const shape *s, double (*of)[SL_CLASS_COUNT], ui
   stage_seconds seconds = {s->p * s->v, of};
   lowered_model x;
   double peak;
-  pipeline_init(&x, s->m, 1, &(sl_lower_options){.stages = s->p, .chunks = s->v,
-                                              .schedule = s->schedule, .cost = {.comm = s->comm},
-                                              .op_seconds = stage_op_seconds,
-                                              .op_seconds_ctx = &seconds});
+  pipeline_init(&x, s->m, 1, &(sl_lower_options){.parallel.stages = s->p, .schedule.chunks = s->v,
+                                              .schedule.name = s->schedule, .simulation.cost = {.comm = s->comm},
+                                              .simulation.op_seconds = stage_op_seconds,
+                                              .simulation.op_seconds_ctx = &seconds});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   timetable got = measure(x.plan, jitter_seed, jitter_ns, &peak), order = published_order(s);
   timetable want = replay(&order, &got, s->comm);
@@ -157,8 +157,8 @@ static void nothing_hangs(void) {
       for (int m = 1; m <= SLI_MIN(2 * depths[d] + 1, 19); m++) {
         lowered_model x;
         sl_figures f;
-        pipeline_init(&x, m, 1, &(sl_lower_options){.stages = depths[d], .schedule = *name,
-                                                 .cost = {1, 1, 1, 0.1}});
+        pipeline_init(&x, m, 1, &(sl_lower_options){.parallel.stages = depths[d], .schedule.name = *name,
+                                                 .simulation.cost = {1, 1, 1, 0.1}});
         CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s, p %d, m %d: %s", *name, depths[d], m,
               sl_detail());
         CHECK(f.bubble_fraction < 1, "%s, p %d, m %d runs", *name, depths[d], m);

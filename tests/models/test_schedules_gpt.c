@@ -54,9 +54,9 @@ static losses train(const char *schedule, char *text) {
                    "16", "--batch", "8", NULL};
   losses l = {0};
   lowered_model x;
-  sl_lower_options options = {.stages = STAGES, .chunks = sl_schedule_chunks(schedule),
-                              .schedule = schedule, .devices = {.kind = "cpu", .threads = 1},
-                              .on_step = take_step, .ctx = &l};
+  sl_lower_options options = {.parallel.stages = STAGES, .schedule.chunks = sl_schedule_chunks(schedule),
+                              .schedule.name = schedule, .devices = {.kind = "cpu", .threads = 1},
+                              .report.on_step = take_step, .report.ctx = &l};
   CHECK(!lowered_model_init(&x, "gpt", words, MICROBATCHES, 1, &options), "%s", sl_detail());
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   sl_runtime *rt;

@@ -39,7 +39,7 @@ typedef struct draw {
 
 static int device_of(const draw *x, int stage) {
   int round = stage / x->p, along = stage % x->p;
-  return !strcmp(x->options.placement, "vee") && round % 2 ? x->p - 1 - along : along;
+  return !strcmp(x->options.parallel.placement, "vee") && round % 2 ? x->p - 1 - along : along;
 }
 
 /* Passes done so far, by class (F, B, W) and stage. */
@@ -80,12 +80,12 @@ static void write_order(draw *x, bool split) {
     free(texts[d]);
   }
   fclose(file);
-  x->options.order = x->path;
+  x->options.schedule.order = x->path;
 }
 
 static void add_quota(draw *x, const char *name, int stage, int slots) {
   x->quotas[x->nquotas++] = (sl_quota){name, stage, slots};
-  x->options.nquotas = x->nquotas;
+  x->options.memory.nquotas = x->nquotas;
 }
 
 static void draw_quotas(draw *x, bool split) {
@@ -108,11 +108,11 @@ static void draw_run(draw *x, uint64_t seed, const char *kind) {
   x->p = 1 + random_below(&x->random, 4);
   x->v = sl_schedule_chunks(name);
   x->m = 1 + random_below(&x->random, 8);
-  x->options = (sl_lower_options){.stages = x->p, .chunks = x->v, .schedule = name,
-                                  .placement = x->v == 1 ? "line" : *name == 'i' ? "loop" : "vee",
-                                  .devices.kind = kind, .quotas = x->quotas,
-                                  .op_seconds = stage_op_seconds, .op_seconds_ctx = &x->seconds};
-  if (random_below(&x->random, 2)) x->options.cost.comm = strcmp(kind, "null") ? 0.1 : 1e-4;
+  x->options = (sl_lower_options){.parallel.stages = x->p, .schedule.chunks = x->v, .schedule.name = name,
+                                  .parallel.placement = x->v == 1 ? "line" : *name == 'i' ? "loop" : "vee",
+                                  .devices.kind = kind, .memory.quotas = x->quotas,
+                                  .simulation.op_seconds = stage_op_seconds, .simulation.op_seconds_ctx = &x->seconds};
+  if (random_below(&x->random, 2)) x->options.simulation.cost.comm = strcmp(kind, "null") ? 0.1 : 1e-4;
   x->seconds = (stage_seconds){x->p * x->v, x->of};
   for (int s = 0; s < x->p * x->v; s++)
     for (int c = 0; c < SL_CLASS_COUNT; c++) x->of[s][c] = 0.1 * random_below(&x->random, 20);
@@ -153,7 +153,7 @@ static sl_status lowered_verdict(draw *x, sl_quota more) {
   lower(x, &model);
   sl_status status = sl_plan_prove(model.plan);
   lowered_model_fini(&model);
-  x->options.nquotas = --x->nquotas;
+  x->options.memory.nquotas = --x->nquotas;
   return status;
 }
 

@@ -192,8 +192,8 @@ static seconds seconds_of(int microbatches, double reading) {
                    "2", "--context", "16", "--batch", "12", NULL};
   const sl_hardware hardware = {.flops_per_second = 1e12, .bytes_per_second = 1e12,
                                 .disk_read_bytes_per_second = (double)pages(BLOCK) / reading};
-  const sl_lower_options lower = {.homes = layers, .hardware = &hardware,
-                                  .op_seconds = block_seconds, .devices = {.kind = "timed"}};
+  const sl_lower_options lower = {.memory.homes = layers, .simulation.hardware = &hardware,
+                                  .simulation.op_seconds = block_seconds, .devices = {.kind = "timed"}};
   lowered_model x;
   CHECK(!lowered_model_init(&x, "llama", words, microbatches, 1, &lower), "%s", sl_detail());
   seconds s = measure_steps(x.plan);

@@ -19,10 +19,10 @@ enum { ENOUGH = 10 };
 static void from_disk(sl_session_options *o, dice *d) {
   static const sl_home disk = {.name = "weights", .space = SL_SPACE_DISK};
   static const sl_quota quotas[] = {{"weights", SL_NONE, 1}, {"weights", SL_NONE, 2}};
-  o->lower.stages = 1;
-  o->lower.homes = (sl_home_options){.count = 1, .of = &disk};
-  o->lower.nquotas = 1;
-  o->lower.quotas = &quotas[roll(d, 2)];
+  o->lower.parallel.stages = 1;
+  o->lower.memory.homes = (sl_home_options){.count = 1, .of = &disk};
+  o->lower.memory.nquotas = 1;
+  o->lower.memory.quotas = &quotas[roll(d, 2)];
 }
 
 static uint64_t preemptions, shared;
@@ -47,7 +47,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   for (int n = 0; n < SETTINGS; n++) {
     setting x = batches_draw(&s, &d);
     if (!n) batches_short_of_pages(&x.options);
-    if (n == 1 && seed == 1) x.options.lower.tensor = 2;
+    if (n == 1 && seed == 1) x.options.lower.parallel.tensor = 2;
     if (n == 2 && seed % 3 == 1) from_disk(&x.options, &d);
     batches_say(&s, &x, seed);
     ask(&s, &x, q, alone, &d);
@@ -81,7 +81,7 @@ static void a_log_is_followed(uint64_t seed) {
   ask(&s, &x, q, alone, &d);
   x.options.log = "again.log";
   x.options.replay = "ticks.log";
-  x.options.lower.stages = 2;
+  x.options.lower.parallel.stages = 2;
   x.options.groups = 3;
   ask(&s, &x, q, alone, &d);
   CHECK(same_files("ticks.log", "again.log"), "ticks take the same again, seed %llu", (unsigned long long)seed);

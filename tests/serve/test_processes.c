@@ -64,9 +64,9 @@ static void draw(void) {
   const struct grid *grid = &grids[roll(&now.d, SLI_COUNT(grids))];
   now.x = batches_draw(&now.s, &now.d);
   if (!roll(&now.d, 3)) batches_short_of_pages(&now.x.options);
-  now.x.options.lower.processes = grid->processes;
-  now.x.options.lower.stages = grid->stages;
-  now.x.options.lower.tensor = grid->tensor;
+  now.x.options.lower.parallel.processes = grid->processes;
+  now.x.options.lower.parallel.stages = grid->stages;
+  now.x.options.lower.parallel.tensor = grid->tensor;
 }
 
 static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {
@@ -80,7 +80,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   batches_say(&now.s, &now.x, seed);
   int port = process_port(endpoint);
   sli_control_make_key(key);
-  CHECK(processes_run(now.x.options.lower.processes, serve), "all end");
+  CHECK(processes_run(now.x.options.lower.parallel.processes, serve), "all end");
   close(port);
   sl_args_destroy(now.s.args);
 }

@@ -63,7 +63,7 @@ int main(void) {
     CHECK(!sl_args_create(none, &s.args), "%s", sl_detail());
     sl_session_options options = served_options(&s);
     options.rows = ROWS;
-    options.lower.stages = stages;
+    options.lower.parallel.stages = stages;
     atomic_store(&rows_seen, 0);
     atomic_store(&picks_seen, 0);
     served_open(&s, &options);

@@ -201,7 +201,7 @@ static void the_text_is_that_of_the_whole_row(const served *s) {
   memcpy(w.tokens, prompt, sizeof prompt);
   sl_graph *g = sl_graph_create(&(sl_graph_options){.infer = true, .feed_tokens = feed, .feed_ctx = &w,
                                                     .microbatches = 1, .pieces = 1});
-  sl_lower_options lower = {.stages = 1, .devices = {.kind = "cpu"}, .on_output = take, .ctx = &w};
+  sl_lower_options lower = {.parallel.stages = 1, .devices = {.kind = "cpu"}, .report.on_output = take, .report.ctx = &w};
   sl_lowered *lowered = NULL;
   sl_runtime *rt = NULL;
   CHECK(!s->model->build(g, s->args) && !sl_lower(g, &lower, &lowered), "%s", sl_detail());
@@ -241,7 +241,7 @@ int main(void) {
   served_open(&s, &options);
   RUN(the_text_is_that_of_the_whole_row, &s);
   sl_session *none = NULL;
-  options.lower.data_parallel = 2;
+  options.lower.parallel.data = 2;
   CHECK(sl_session_create(&options, &none) == SL_E_UNSUPPORTED && !none, "data are not shared out");
   served_close(&s);
   return 0;

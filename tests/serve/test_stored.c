@@ -36,9 +36,9 @@ static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, in
   options.load = load_file;
   options.load_ctx = path;
   options.stored = stored;
-  options.lower.dtype = dtype;
-  options.lower.stages = stages;
-  options.lower.tensor = tensor;
+  options.lower.numbers.dtype = dtype;
+  options.lower.parallel.stages = stages;
+  options.lower.parallel.tensor = tensor;
   served_open(s, &options);
   uint64_t id;
   memset(out, 0, MOST * sizeof *out);

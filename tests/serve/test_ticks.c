@@ -104,7 +104,7 @@ int main(void) {
   served_open(&s, &options);
   RUN(nobody_waits_for_a_long_prompt, s.session, path);
   sl_session_destroy(s.session);
-  options.lower.stages = 2;
+  options.lower.parallel.stages = 2;
   options.groups = 3;
   served_open(&s, &options);
   RUN(nobody_waits_for_a_long_prompt, s.session, path);

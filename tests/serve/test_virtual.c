@@ -10,7 +10,7 @@ static char *const small[] = {"--layers", "4", "--width", "8", "--heads", "2", "
 
 static sl_session_options on(const served *s, int stages, const sl_tick_cost *cost) {
   sl_session_options o = served_options(s);
-  o.lower.stages = stages;
+  o.lower.parallel.stages = stages;
   o.lower.devices = (sl_device_options){.kind = "timed", .count = stages};
   o.cost = cost;
   return o;
@@ -145,7 +145,7 @@ static void devices_share_a_stage(const served *s) {
   sl_rehearsal one, two;
   sl_session_options o = on(s, 2, &cost);
   one = rehearse(&o, 2, all);
-  o.lower.tensor = 2;
+  o.lower.parallel.tensor = 2;
   o.lower.devices.count = 4;
   two = rehearse(&o, 2, all);
   CHECK(near(two.seconds, one.seconds, 0.02), "a run takes %g s, on one device for each stage %g", two.seconds, one.seconds);

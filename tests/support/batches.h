@@ -79,8 +79,8 @@ static inline setting batches_draw(const served *s, dice *d) {
   o->rows = 1 + (int64_t)roll(d, 40);
   o->sequences = 1 + (int)roll(d, (uint32_t)SLI_MIN(o->rows, 8));
   o->groups = (int)roll(d, 5);
-  o->lower.tensor = roll(d, 12) ? 1 : 2 + (int)roll(d, 2);
-  o->lower.stages = 1 << roll(d, o->lower.tensor > 1 ? 2 : 3);
+  o->lower.parallel.tensor = roll(d, 12) ? 1 : 2 + (int)roll(d, 2);
+  o->lower.parallel.stages = 1 << roll(d, o->lower.parallel.tensor > 1 ? 2 : 3);
   o->lower.devices.threads = 1 + (int)roll(d, 2);
   o->admit = roll(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)roll(d, 4);
@@ -99,10 +99,10 @@ static inline void batches_short_of_pages(sl_session_options *o) {
 static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
   const sl_session_options *o = &x->options;
   printf("%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
-         s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed, SLI_MAX(o->lower.processes, 1),
-         (long long)o->rows, o->sequences, o->groups, o->lower.stages, o->lower.tensor, o->lower.devices.threads,
+         s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed, SLI_MAX(o->lower.parallel.processes, 1),
+         (long long)o->rows, o->sequences, o->groups, o->lower.parallel.stages, o->lower.parallel.tensor, o->lower.devices.threads,
          (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled,
-         o->lower.homes.count ? " weights on disk" : "");
+         o->lower.memory.homes.count ? " weights on disk" : "");
   fflush(stdout);
 }
 

@@ -61,17 +61,17 @@ static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, gri
     CHECK(i < 60, "so many words");
     words[i + 2] = m->words[i];
   }
-  sl_lower_options options = {.stages = g->stages, .schedule = g->schedule, .grain = g->grain,
-                            .recompute = g->recompute, .piece_order = g->piece_order,
-                            .homes = g->homes, .nquotas = g->nquotas, .quotas = g->quotas,
-                            .data_parallel = g->data, .sequence = g->sequence,
-                            .sequence_attention = g->attention, .sequence_layout = g->positions,
-                            .tensor = g->tensor, .expert_parallel = g->experts, .expert_tensor = g->expert_tensor,
-                            .shard = g->shard,
-                            .vocab_parallel = g->barriers > 0, .vocab_barriers = g->barriers,
-                            .ngiven = g->ngiven, .given = g->given,
-                            .processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
-                            .on_step = losses ? take_step : NULL, .ctx = losses};
+  sl_lower_options options = {.parallel.stages = g->stages, .schedule.name = g->schedule, .schedule.grain = g->grain,
+                            .memory.recompute = g->recompute, .schedule.piece_order = g->piece_order,
+                            .memory.homes = g->homes, .memory.nquotas = g->nquotas, .memory.quotas = g->quotas,
+                            .parallel.data = g->data, .parallel.sequence = g->sequence,
+                            .parallel.sequence_attention = g->attention, .parallel.sequence_layout = g->positions,
+                            .parallel.tensor = g->tensor, .experts.parallel = g->experts, .experts.tensor = g->expert_tensor,
+                            .memory.shard = g->shard,
+                            .vocabulary.parallel = g->barriers > 0, .vocabulary.barriers = g->barriers,
+                            .parallel.ngiven = g->ngiven, .parallel.given = g->given,
+                            .parallel.processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
+                            .report.on_step = losses ? take_step : NULL, .report.ctx = losses};
   sl_status status =
       lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &options);
   free(text);

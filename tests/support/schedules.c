@@ -18,9 +18,9 @@ static const sl_model *find_model(const char *name) {
 
 /* Returns the number of stages of a run: the schedule's chunks unless the options say otherwise. */
 static int count_stages(const sl_lower_options *o) {
-  const char *name = o->schedule ? o->schedule : "1f1b";
+  const char *name = o->schedule.name ? o->schedule.name : "1f1b";
   bool open = !strcmp(name, "auto");
-  return o->stages * (o->chunks ? o->chunks : open ? 3 : sl_schedule_chunks(name));
+  return o->parallel.stages * (o->schedule.chunks ? o->schedule.chunks : open ? 3 : sl_schedule_chunks(name));
 }
 
 sl_status lowered_model_init(lowered_model *x, const char *model, char *const *words, int m, int k,
@@ -47,7 +47,7 @@ void lowered_model_fini(lowered_model *x) {
 void pipeline_init(lowered_model *x, int m, int k, const sl_lower_options *options) {
   sl_lower_options o = *options;
   o.devices.kind = "timed";
-  CHECK(!lowered_model_init(x, "pipeline", NULL, m, k, &o), "%s: %s", o.schedule, sl_detail());
+  CHECK(!lowered_model_init(x, "pipeline", NULL, m, k, &o), "%s: %s", o.schedule.name, sl_detail());
 }
 
 /* ---- durations by stage ---------------------------------------------------------- */

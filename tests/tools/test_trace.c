@@ -39,8 +39,8 @@ static void make_run(void) {
   CHECK(!sl_args_set(args, "data", data), "%s", sl_detail());
   graph = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES, .pieces = 1});
   CHECK(!sli_models[0]->build(graph, args), "%s", sl_detail());
-  sl_lower_options options = {.stages = 2, .chunks = 1, .devices = {.kind = "timed"},
-                              .cost = {.F = 1, .B = 2}};
+  sl_lower_options options = {.parallel.stages = 2, .schedule.chunks = 1, .devices = {.kind = "timed"},
+                              .simulation.cost = {.F = 1, .B = 2}};
   CHECK(!sl_lower(graph, &options, &lowered), "%s", sl_detail());
   plan = sl_lowered_plan(lowered);
   sl_runtime_options run = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};

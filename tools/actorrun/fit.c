@@ -133,10 +133,10 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   planned p;
   if (searches(s)) pick_least(&t, quotas);
   send_away(&t, r, homes);
-  other.recompute = r->recompute;
-  other.shard = r->shard;
-  other.sharing = NULL, other.print_after = NULL; /* no output */
-  other.chosen = NULL, other.skip_in_turn = true; /* no search within this one */
+  other.memory.recompute = r->recompute;
+  other.memory.shard = r->shard;
+  other.print.sharing = NULL, other.print.after = NULL; /* no output */
+  other.schedule.chosen = NULL, other.schedule.skip_in_turn = true; /* no search within this one */
   t.microbatches *= r->times;
   t.devices.budget_bytes = 0;
   if (plan_make(&t, &other, &p)) return (need){0};

@@ -182,16 +182,16 @@ static sl_status load_saved(void *ctx, const sl_lowered *lowered, sl_runtime *rt
 
 static sl_session_options options_of(const settings *s) {
   return (sl_session_options){.model = s->model, .args = s->model_args, .training = &s->training, .sequences = 1,
-                              .lower = {.stages = 1, .chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
+                              .lower = {.parallel.stages = 1, .schedule.chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
 }
 
 /* Distributes the session over the processes as the plan's stages are. */
 static void lie_on_all(sl_session_options *o, const settings *s) {
-  o->lower.stages = s->stages;
-  o->lower.data_parallel = s->grid.data;
-  o->lower.sequence = s->grid.sequence;
-  o->lower.tensor = s->grid.tensor;
-  o->lower.processes = s->processes;
+  o->lower.parallel.stages = s->stages;
+  o->lower.parallel.data = s->grid.data;
+  o->lower.parallel.sequence = s->grid.sequence;
+  o->lower.parallel.tensor = s->grid.tensor;
+  o->lower.parallel.processes = s->processes;
   o->lower.devices = s->devices;
 }
 

@@ -21,23 +21,23 @@ int64_t job_steps_left(const job *j) {
 }
 
 sl_lower_options job_options(const settings *s) {
-  return (sl_lower_options){.on_step = job_step, .on_metric = job_metric,
-                            .on_eval = settings_evaluate(s) ? job_eval : NULL,
-                            .check_finite = sl_arg_flag(s->run, "check-finite"),
-                            .store_every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
+  return (sl_lower_options){.report.on_step = job_step, .report.on_metric = job_metric,
+                            .report.on_eval = settings_evaluate(s) ? job_eval : NULL,
+                            .numbers.check_finite = sl_arg_flag(s->run, "check-finite"),
+                            .store.every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
 }
 
 /* Makes the plan of what has been chosen, here or in another process, or searches. */
 static sl_status lower_model(job *j) {
   settings *s = j->settings;
   sl_lower_options run = job_options(s);
-  run.ctx = j, run.chosen = j->chosen;
-  run.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
-  run.print_after = settings_text(s, "print-after"), run.printed = stdout;
+  run.report.ctx = j, run.schedule.chosen = j->chosen;
+  run.print.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
+  run.print.after = settings_text(s, "print-after"), run.print.graph = stdout;
   sl_checkpoints_lower(j->checkpoints, &run);
   sl_status status = s->kept.choose ? solve_homes(s, &run, &j->homes) : SL_OK;
   if (status) return status;
-  if (s->kept.choose) run.chosen = j->homes.chosen;
+  if (s->kept.choose) run.schedule.chosen = j->homes.chosen;
   status = plan_make(s, &run, &j->made);
   if (status == SL_E_BUDGET) fit_advise(s, &run);
   if (status) return status;

@@ -54,9 +54,9 @@ static void apply_homes(settings *s, sl_home_options *to) {
 
 void homes_apply(settings *s, sl_lower_options *to) {
   sl_quota *weights = sli_arena_alloc(&s->arena, (size_t)(s->nquotas + 1) * sizeof *weights);
-  to->nquotas = 0;
+  to->memory.nquotas = 0;
   for (int i = 0; i < s->nquotas; i++)
-    if (is_weights(&s->quotas[i])) weights[to->nquotas++] = s->quotas[i];
-  to->quotas = weights;
-  apply_homes(s, &to->homes);
+    if (is_weights(&s->quotas[i])) weights[to->memory.nquotas++] = s->quotas[i];
+  to->memory.quotas = weights;
+  apply_homes(s, &to->memory.homes);
 }

@@ -86,7 +86,7 @@ static sl_status make(const config *c, const quota_value *quotas, size_t count, 
     memcpy(all + count, c->settings.quotas, (size_t)c->settings.nquotas * sizeof *all);
   s.quotas = all;
   if (modelled) s.devices.kind = sli_kind_model(sli_kind_find(s.devices.kind))->name;
-  const sl_lower_options run = {.skip_in_turn = true};
+  const sl_lower_options run = {.schedule.skip_in_turn = true};
   sl_status status = plan_make(&s, &run, out);
   free(all);
   return status;

@@ -47,9 +47,9 @@ sl_session_options serving_options(const settings *s) {
       .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
       .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
       .stored = stored ? settings_text(s, "init") : NULL, .training = s->training.nlora ? &s->training : NULL,
-      .lower = {.stages = s->stages, .tensor = s->grid.tensor, .chunks = 1, .processes = s->processes, .devices = s->devices,
-                .dtype = settings_dtype(s), .hardware = hardware_of(s), .schedule = s->schedule,
-                .seed = (uint64_t)sl_arg_int(s->run, "seed")}};
+      .lower = {.parallel.stages = s->stages, .parallel.tensor = s->grid.tensor, .schedule.chunks = 1, .parallel.processes = s->processes, .devices = s->devices,
+                .numbers.dtype = settings_dtype(s), .simulation.hardware = hardware_of(s), .schedule.name = s->schedule,
+                .numbers.seed = (uint64_t)sl_arg_int(s->run, "seed")}};
 }
 
 sl_status serving_arrivals(settings *s, arrivals *out) {

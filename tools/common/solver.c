@@ -97,8 +97,8 @@ static void make(search *x, trial *t) {
   planned p;
   choice_apply(&x->all, &t->choice, &arena, &s);
   s.devices.budget_bytes = s.kept.homes.host_bytes = s.kept.homes.disk_bytes = 0;
-  run.sharing = NULL, run.print_after = NULL; /* no output */
-  run.chosen = x->all.chosen;
+  run.print.sharing = NULL, run.print.after = NULL; /* no output */
+  run.schedule.chosen = x->all.chosen;
   t->seconds = INFINITY;
   if (!plan_make(&s, &run, &p)) {
     weigh(x, &p, t);
@@ -318,7 +318,7 @@ sl_status solve_homes(settings *s, const sl_lower_options *run, solved *out) {
   search x = {.run = run, .budget = {[SL_SPACE_DEVICE] = s->devices.budget_bytes,
                                      [SL_SPACE_HOST] = s->kept.homes.host_bytes,
                                      [SL_SPACE_DISK] = s->kept.homes.disk_bytes}};
-  status = choices_init(&x.all, &given, &(sl_lower_options){.chosen = run ? run->chosen : NULL});
+  status = choices_init(&x.all, &given, &(sl_lower_options){.schedule.chosen = run ? run->schedule.chosen : NULL});
   if (!status) try_starts(&x);
   if (!status) climb_from_best(&x);
   if (!status && x.count && x.trials[0].fits) keep(&x, s, out);

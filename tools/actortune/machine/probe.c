@@ -259,8 +259,8 @@ static sl_status start(const settings *s, const probe *p, int devices, running *
   settings own = *s;
   int groups = devices / p->stages;
   own.devices.count = devices;
-  const sl_lower_options options = {.stages = p->stages, .data_parallel = groups, .devices = own.devices,
-                                    .grain = p->grain, .dtype = settings_dtype(s)};
+  const sl_lower_options options = {.parallel.stages = p->stages, .parallel.data = groups, .devices = own.devices,
+                                    .schedule.grain = p->grain, .numbers.dtype = settings_dtype(s)};
   r->graph = make_graph(p, groups);
   sl_status status = sl_graph_status(r->graph);
   if (!status) status = sl_lower(r->graph, &options, &r->lowered);

@@ -22,7 +22,7 @@ sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *co
   o.pages = c->at[SLO_PAGES];
   o.admit = (sl_admit)c->at[SLO_ADMIT];
   o.cost = h->costed ? cost : NULL;
-  o.lower.stages = (int)c->at[SLO_STAGES];
+  o.lower.parallel.stages = (int)c->at[SLO_STAGES];
   o.lower.devices.count = (int)c->at[SLO_STAGES];
   o.lower.devices.budget_bytes = 0;
   return o;

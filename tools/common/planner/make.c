@@ -96,8 +96,8 @@ sl_status planner_make_with(const planner *p, const plan_choice *c, int microbat
   sl_status status = SL_OK;
   const bool alike = care != PLAN_EXACT && planner_care(p) != PLAN_EXACT;
   sl_lower_options run = p->run;
-  run.alike = alike, run.any_order = care == PLAN_ROUGH, run.assign = c->assign;
-  run.skip_in_turn = true;
+  run.simulation.alike = alike, run.simulation.any_order = care == PLAN_ROUGH, run.parallel.assign = c->assign;
+  run.schedule.skip_in_turn = true;
   sli_arena arena = {0};
   *out = (plan_made){0};
   apply(p, c, &arena, &s);
