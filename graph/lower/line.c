@@ -12,6 +12,7 @@
  *
  * Recomputation of forward tensors waits for the same inputs as its backward pass: its own
  * inputs are there early, and otherwise it would run for microbatches whose turn is far ahead.
+ * Where another stage's backward pass reads the result, it does not: that pass comes first.
  *
  * On modelled devices the wire to the next stage is in line as well: a pass ends when its result
  * has arrived.
@@ -102,6 +103,12 @@ static bool repeats(const sli_lowering *l, const sli_task *g) {
   return all;
 }
 
+/* Parts of backward passes that wait for nothing of their pass. */
+typedef struct early_tasks {
+  bool *all;    /* [ntasks] */
+  bool *serves; /* [ntasks] those whose results another stage waits for */
+} early_tasks;
+
 /* Finds the tasks of backward passes that wait for nothing of their pass: [ntasks]. */
 static bool *find_all_early(const sli_lowering *l) {
   bool *early = sli_calloc((size_t)l->ntasks + 1, sizeof *early), changed = true;
@@ -112,6 +119,29 @@ static bool *find_all_early(const sli_lowering *l) {
       if (early[i] && waits(l, &l->tasks[i], early)) early[i] = false, changed = true;
   }
   return early;
+}
+
+/* True if another stage reads a result of the task, or a task that serves another stage does. */
+static bool is_read_elsewhere(const sli_lowering *l, const sli_task *g, const bool *serves) {
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_buffer *b = &l->buffers[g->outputs[i]];
+    for (int k = 0; k < b->nconsumers; k++) {
+      const sli_task *to = &l->tasks[b->consumers[k]];
+      if (serves[b->consumers[k]] || (to->backward && to->stage != SL_NONE && to->stage != g->stage)) return true;
+    }
+  }
+  return false;
+}
+
+/* Finds the early tasks that another stage waits for: [ntasks]. */
+static bool *find_serving(const sli_lowering *l, const bool *early) {
+  bool *serves = sli_calloc((size_t)l->ntasks + 1, sizeof *serves), changed = true;
+  while (changed) {
+    changed = false;
+    for (int i = 0; i < l->ntasks; i++)
+      if (early[i] && !serves[i] && is_read_elsewhere(l, &l->tasks[i], serves)) serves[i] = changed = true;
+  }
+  return serves;
 }
 
 /* Makes the other tasks wait for the first, by a register of no bytes. */
@@ -126,14 +156,16 @@ static void begin_together(sli_lowering *l, int first, int count, const int *oth
 }
 
 /* Lists, for the first task of a backward pass that waits for something, the tasks before it,
- * which do not; the first of them last. Returns their number; 0 for any other task. */
-static int find_early(const sli_lowering *l, int first, const bool *early, int *out) {
+ * which do not, except those that serve another stage; the first of them last. Returns their number; 0 for any other
+ * task. */
+static int find_early(const sli_lowering *l, int first, const early_tasks *early, int *out) {
   const sli_task *g = &l->tasks[first];
   int n = 0;
-  if (!g->backward || early[first] || !is_in_pass(l, g)) return 0;
+  if (!g->backward || early->all[first] || !is_in_pass(l, g)) return 0;
   for (int e = *sli_newest_on(l, g->stage, g->rank); e != SL_NONE; e = l->tasks[e].before) {
     if (e == first || !is_same_pass(l, &l->tasks[e], g) || sli_lower_turn(l, e, first) > 0) continue;
-    if (!early[e]) return 0;
+    if (!early->all[e]) return 0;
+    if (early->serves[e]) continue;
     out[n++] = e;
     if (n > 1 && sli_lower_turn(l, out[n - 2], e) < 0) out[n - 1] = out[n - 2], out[n - 2] = e;
   }
@@ -142,13 +174,15 @@ static int find_early(const sli_lowering *l, int first, const bool *early, int *
 
 void sli_lower_line(sli_lowering *l) {
   if (!l->in->in_line) return;
-  bool *early = find_all_early(l);
+  early_tasks early = {.all = find_all_early(l)};
+  early.serves = find_serving(l, early.all);
   int *of = sli_calloc((size_t)l->ntasks + 1, sizeof *of);
   for (int i = 0; i < l->ntasks; i++) {
-    int n = find_early(l, i, early, of);
+    int n = find_early(l, i, &early, of);
     if (n) begin_with(l, of[n - 1], &l->tasks[i]);
     if (n > 1) begin_together(l, of[n - 1], n - 1, of);
   }
   free(of);
-  free(early);
+  free(early.all);
+  free(early.serves);
 }

@@ -189,32 +189,110 @@ static bool waits_for(const sli_lowering *l, int x, const sli_buffer *later) {
   return false;
 }
 
-/* True if a reader of one buffer may have to wait for another that comes later. */
-static bool is_held_for(const sli_lowering *l, const sli_buffer *b, const sli_buffer *later) {
-  for (int i = 0; i < b->nconsumers; i++)
-    if (!reads_brought_back(l, b, b->consumers[i]) && waits_for(l, b->consumers[i], later)) return true;
-  return false;
+/* ---- the slots that a pool needs --------------------------------------------------------------- */
+
+/* Searches for tasks that a task waits for in every tick. */
+typedef struct waits {
+  const sli_lowering *l;
+  int *seen;             /* [ntasks] number of the search that came by last; 0: none */
+  int *stack;            /* [ntasks] tasks that the search has yet to look behind */
+  int count, searches;
+  int from;              /* place of the task that is searched for: none before it waits for it */
+} waits;
+
+static waits waits_create(const sli_lowering *l) {
+  size_t n = (size_t)l->ntasks + 1;
+  return (waits){.l = l, .seen = sli_calloc(n, sizeof(int)), .stack = sli_calloc(n, sizeof(int))};
 }
 
-/* Returns the same for any buffer that a task makes at once with its turn in the slot pool. */
-static bool is_held_for_task(const sli_lowering *l, int buffer, int task, sli_role role) {
+static void waits_destroy(waits *w) {
+  free(w->seen);
+  free(w->stack);
+}
+
+static void look_behind(waits *w, int task) {
+  if (task == SL_NONE || task >= w->l->ncomputing || w->seen[task] == w->searches) return;
+  w->seen[task] = w->searches;
+  if (w->l->places[task] >= w->from) w->stack[w->count++] = task;
+}
+
+/* Looks behind the readers of what the task before in a slot pool of one slot has made: they free the slot. */
+static void look_behind_slot(waits *w, int before, int output) {
+  const sli_lowering *l = w->l;
+  for (int nth = 0, at; (at = nth_transient(l, before, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
+    const sli_buffer *b = &l->buffers[at];
+    if (b->slot_pool.least != 1 || slots_of(l, at) != slots_of(l, output)) continue;
+    for (int i = 0; i < b->nconsumers; i++) look_behind(w, b->consumers[i]);
+  }
+}
+
+static void look_behind_turn(waits *w, int before, const sli_task *g) {
+  look_behind(w, before);
+  for (int i = 0; i < g->noutputs; i++) {
+    const sli_buffer *b = &w->l->buffers[g->outputs[i]];
+    if (b->role == SLI_ROLE_INNER && b->transient && !w->l->in->layers) look_behind_slot(w, before, g->outputs[i]);
+  }
+}
+
+/* True if `task` fires after `maker` in every tick: for what it reads, for its turn, or for a slot. */
+static bool comes_after(waits *w, int task, int maker) {
+  const sli_lowering *l = w->l;
+  w->searches++;
+  w->count = 0;
+  w->from = l->places[maker];
+  for (look_behind(w, task); w->count;) {
+    const sli_task *g = &l->tasks[w->stack[--w->count]];
+    for (int i = 0; i < g->ninputs; i++) {
+      const sli_buffer *b = &l->buffers[l->buffers[g->inputs[i]].origin];
+      if (b->initial || b->rate != l->tasks[maker].rate || b->producer == SL_NONE) continue;
+      if (b->role == SLI_ROLE_TURN) look_behind_turn(w, b->producer, g);
+      else look_behind(w, b->producer);
+    }
+  }
+  return w->seen[maker] == w->searches;
+}
+
+/* True if a reader of one buffer may have to wait for another that comes later; `surely`: in every run. */
+static bool is_held_for(waits *w, const sli_buffer *b, const sli_buffer *later, bool surely) {
+  const sli_lowering *l = w->l;
   bool held = false;
-  for (int nth = 0, at; !held && (at = nth_transient(l, task, role, nth)) != SL_NONE; nth++)
-    held = is_held_for(l, &l->buffers[buffer], &l->buffers[at]);
+  for (int i = 0; i < b->nconsumers && !held; i++) {
+    int x = b->consumers[i];
+    if (reads_brought_back(l, b, x)) continue;
+    held = surely ? comes_after(w, x, later->producer) : waits_for(l, x, later);
+  }
   return held;
 }
 
-/* Returns how many buffers of number `nth` of each task must exist at once. */
-static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
-  int least = 1;
-  for (int i = 0; i < n; i++) {
-    int held = 1;
-    for (int j = 0; j < i; j++) {
-      int before = nth_transient(l, tasks[j], role, nth);
-      held += before != SL_NONE && is_held_for_task(l, before, tasks[i], role);
-    }
-    least = SLI_MAX(least, held);
+/* Returns the same for any buffer that a task makes at once with its turn in the slot pool. */
+static bool is_held_for_task(waits *w, int buffer, int task, sli_role role, bool surely) {
+  const sli_lowering *l = w->l;
+  bool held = false;
+  for (int nth = 0, at; !held && (at = nth_transient(l, task, role, nth)) != SL_NONE; nth++)
+    held = is_held_for(w, &l->buffers[buffer], &l->buffers[at], surely);
+  return held;
+}
+
+/* Returns how many buffers of number `nth` of tasks [n] must exist when the last of them makes its own. */
+static int held_slots(waits *w, const int *tasks, int n, sli_role role, int nth, bool surely) {
+  int held = !surely || nth_transient(w->l, tasks[n - 1], role, nth) != SL_NONE;
+  for (int j = 0; j + 1 < n; j++) {
+    int before = nth_transient(w->l, tasks[j], role, nth);
+    held += before != SL_NONE && is_held_for_task(w, before, tasks[n - 1], role, surely);
   }
+  return held;
+}
+
+/* Returns how many buffers of number `nth` of each task must exist at once. Levels tell what may wait; where the turns
+ * and slots of others make tasks of one level wait as well, what surely waits is more. */
+static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
+  waits w = waits_create(l);
+  int least = 1;
+  for (int i = 1; i <= n; i++) {
+    least = SLI_MAX(least, held_slots(&w, tasks, i, role, nth, false));
+    if (role == SLI_ROLE_SPILL) least = SLI_MAX(least, held_slots(&w, tasks, i, role, nth, true));
+  }
+  waits_destroy(&w);
   return least;
 }
 

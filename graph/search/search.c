@@ -37,7 +37,8 @@ typedef struct search {
   size_t least_bytes;         /* among those plans, the least bytes that one needs of a device */
   sli_pick least;             /* and that plan's candidate */
   sl_status failure;          /* status of the first candidate that failed for another reason */
-  char *why;                  /* and its text */
+  char *why;                  /* its text */
+  sli_pick failed;            /* and its choices */
 } search;
 
 /* ---- evaluating -------------------------------------------------------------------- */
@@ -93,10 +94,11 @@ static bool keep_size(search *s, const candidate *c, const sl_plan *plan) {
   return true;
 }
 
-static void keep_failure(search *s, sl_status status) {
+static void keep_failure(search *s, const candidate *c, sl_status status) {
   if (status == SL_E_BUDGET) s->over_budget = true;
   if (!status || status == SL_E_BUDGET || s->failure) return;
   s->failure = status;
+  s->failed = c->pick;
   s->why = sli_strdup(sl_detail());
 }
 
@@ -105,7 +107,7 @@ static bool evaluate(search *s, candidate *c) {
   sli_lowering *l = sli_lowering_create(s->in, &c->pick);
   c->score = INFINITY;
   sl_status status = try_plan(s, c, l, &c->score);
-  keep_failure(s, status);
+  keep_failure(s, c, status);
   bool large = status == SL_E_BUDGET && keep_size(s, c, sli_lowering_plan(l));
   sli_lowering_destroy(l);
   return large;
@@ -268,10 +270,12 @@ static sl_status nothing_fits(const search *s) {
   return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device with%s", s->in->p, size, most);
 }
 
-/* Fails with the reason why no schedule was found. */
-static sl_status nothing_found(const search *s) {
+/* Fails with the reason why no schedule was found. If all get stuck, the first is chosen all the same: the proof of
+ * its plan says which quota is too small. */
+static sl_status nothing_found(const search *s, sli_pick *out) {
   int p = s->in->p;
   if (s->over_budget) return nothing_fits(s);
+  if (s->failure == SL_E_STUCK) return *out = s->failed, SL_OK;
   if (s->failure) return sl_fail(s->failure, "%s", s->why);
   return sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d blocks", p,
                  sli_blocks_in_line(s->in->g));
@@ -285,7 +289,7 @@ sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick
   try_all(&s);
   bool found = s.ncandidates && s.candidates[0].score < INFINITY;
   if (found) *out = s.candidates[0].pick;
-  sl_status status = found ? SL_OK : nothing_found(&s);
+  sl_status status = found ? SL_OK : nothing_found(&s, out);
   free(s.candidates);
   free(s.why);
   return status;

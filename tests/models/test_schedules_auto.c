@@ -82,15 +82,17 @@ static void check_draw(uint64_t seed) {
 
 /* ---- what the user says holds for what is found, too -------------------------------------- */
 
-static sl_status lower_auto(lowered_model *model, sl_lower_options options) {
+static sl_status lower_pieces(lowered_model *model, int pieces, sl_lower_options options) {
   char *text = shipped_text();
   char *words[] = {"--layers", "2", "--width", "16", "--heads", "2", "--context", "8",
                    "--batch", "4", "--data", text, NULL};
   options.schedule.name = "auto";
-  sl_status status = lowered_model_init(model, "gpt", words, 4, 1, &options);
+  sl_status status = lowered_model_init(model, "gpt", words, 4, pieces, &options);
   free(text);
   return status;
 }
+
+static sl_status lower_auto(lowered_model *model, sl_lower_options options) { return lower_pieces(model, 1, options); }
 
 static void check_types(void) {
   lowered_model model;
@@ -178,6 +180,15 @@ static void check_refusals(void) {
                 "no schedule of 2 devices fits in 1.0 KiB a device");
 }
 
+/* Where all schedules get stuck, the proof of one says which quota would help. */
+static void check_stuck(void) {
+  lowered_model model;
+  sl_quota few = {"act.b", 0, 1};
+  CHECK(!lower_pieces(&model, 2, (sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &few}), "%s", sl_detail());
+  CHECK(sl_plan_prove(model.plan) == SL_E_STUCK && strstr(sl_detail(), "--quota act.b@0=2"), "%s", sl_detail());
+  lowered_model_fini(&model);
+}
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 8);
   for (uint64_t i = s.first; i < s.end; i++) RUN(check_draw, i);
@@ -185,6 +196,7 @@ int main(int argc, char **argv) {
   RUN(check_backward, "fused", false);
   RUN(check_backward, "split", true);
   RUN(check_refusals);
+  RUN(check_stuck);
   RUN(check_chosen);
   RUN(check_texts);
   return 0;

@@ -35,7 +35,7 @@ static sl_status lower_model(job *j) {
   run.print.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
   run.print.after = settings_text(s, "print-after"), run.print.graph = stdout;
   sl_checkpoints_lower(j->checkpoints, &run);
-  sl_status status = s->kept.choose ? solve_homes(s, &run, &j->homes) : SL_OK;
+  sl_status status = s->kept.choose && !j->homes.said ? solve_homes(s, &run, &j->homes) : SL_OK;
   if (status) return status;
   if (s->kept.choose) run.schedule.chosen = j->homes.chosen;
   status = plan_make(s, &run, &j->made);
@@ -82,7 +82,7 @@ static sl_status prove_plan(const job *j, sli_advice *advice) {
  * not change training results. */
 static bool may_take(const settings *s, int given, const sli_advice *a) {
   const char *order = settings_text(s, "order");
-  if (!a->slots || !strcmp(a->name, "param") || s->kept.choose || !strcmp(s->schedule, "auto")) return false;
+  if (!a->slots || !strcmp(a->name, "param")) return false;
   for (int i = 0; i < given; i++)
     if (!strncmp(a->name, s->quotas[i].name, strlen(s->quotas[i].name))) return false;
   return !order || !strcmp(order, "derive");
@@ -97,17 +97,6 @@ static void take_advice(job *j, const sli_advice *a) {
   char at[16] = "";
   if (a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
   if (!s->process) sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at, a->slots);
-}
-
-/* Exchanges in line with passes may close a circle over several stages, which no quota opens. */
-static sl_status blame_exchange(const job *j) {
-  const char *how = settings_text(j->settings, "exchange");
-  if (!how || strcmp(how, "inline")) return SL_E_STUCK;
-  char *said = sli_strdup(sl_detail());
-  sl_fail(SL_E_STUCK, "%s\n--exchange inline: passes wait for devices that wait for them; with --exchange beside "
-          "they need not", said);
-  free(said);
-  return SL_E_STUCK;
 }
 
 /* Makes the plan and proves it. The quotas that lowering derives may be too small if many
@@ -126,7 +115,7 @@ static sl_status make_and_prove(job *j) {
     status = make_plan(j);
     if (!status) status = prove_plan(j, &advice);
   }
-  return status == SL_E_STUCK ? blame_exchange(j) : status;
+  return status;
 }
 
 static sl_status write_plan(const job *j) {
