@@ -4,7 +4,7 @@
  * for thousands of random plans, on the virtual clock and on real threads.
  *
  *   test_actors_random [FIRST_SEED [COUNT]]
- * labels: random first */
+ * labels: random first more */
 #include <inttypes.h>
 #include <string.h>
 
@@ -57,14 +57,10 @@ static void check_data(uint64_t seed, uint64_t quotas, random_queues queues, int
   random_plan_destroy(r);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { COUNT = 300 };
-#else
-enum { COUNT = 1500 };
-#endif
+enum { COUNT = 1000, SANITIZED_COUNT = 150 };
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, 1, COUNT);
+  seeds s = seeds_of(argc, argv, 1, TEST_SANITIZED ? SANITIZED_COUNT : COUNT);
   uint64_t count = seeds_count(s);
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     RUN(check_modelled, seed, seed);
@@ -72,9 +68,9 @@ int main(int argc, char **argv) {
     RUN(check_data, seed, seed + 1, QUEUES_LATER, 1 + (int)(seed / 4 % 4));
     RUN(check_data, seed, seed + 2, QUEUES_STREAMS, 1 + (int)(seed / 4 % 4));
   }
-  if (test_whole()) printf("%d plans accepted, %d refused\n", accepted, refused);
+  printf("%d plans accepted, %d refused\n", accepted, refused);
   CHECK(count < 100 || streams_waits() > count, "streams waited %lu times for another",
         streams_waits());
-  CHECK(count < 1000 || (accepted > 300 && refused > 300), "the plans are all of one kind");
+  CHECK(count < 1000 || (accepted > (int)count / 5 && refused > (int)count / 5), "the plans are all of one kind");
   return 0;
 }

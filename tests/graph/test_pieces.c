@@ -4,7 +4,7 @@
  * bits for one cut, whatever the schedule, the stages and the timing. Bubble and
  * memory are those of Seq1F1B (Sun et al., arXiv 2406.03488). What cannot be cut
  * is told by name.
- * labels: unthreaded first */
+ * labels: unthreaded first more */
 #include <math.h>
 #include <string.h>
 
@@ -17,11 +17,7 @@
 #include "tests/support/graph_interp.h"
 
 enum { STEPS = 20, MICROBATCHES = 4 };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { LESS = 4 }; /* sanitizers take their time: a quarter of the cuts */
-#else
-enum { LESS = 1 };
-#endif
+#define LESS test_many(2, 6, TEST_SANITIZED ? 4 : 1) /* stride through the cuts */
 
 typedef struct how {
   int pieces;

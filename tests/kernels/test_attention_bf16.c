@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in bf16 comes as near to attention in f32 as operands of 8 bits allow, and no nearer: with heads
  * that share keys, at odd lengths and widths, on every CPU level; and the team changes no bit.
- * labels: computes */
+ * labels: computes more */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/claims.h"

@@ -2,7 +2,7 @@
 /* Of many sequences a chunk of attention takes whole heads, of one it takes a tile of queries: the numbers have
  * the same bits, there and back, with and without windows, documents and heads that share keys; on every CPU level.
  *
- * labels: random */
+ * labels: random more */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/team.h"

@@ -2,7 +2,7 @@
 /* Products in bf16 are products of rounded operands with f32 sums: the same for
  * every team, near the reference on doubles, and as near to f32 as rounding
  * allows.
- * labels: computes */
+ * labels: computes more */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/team.h"

@@ -10,7 +10,7 @@
 #include "tests/support/kernel_call.h"
 #include "tests/support/seeds.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if TEST_SANITIZED == 1
 enum { ROUNDS = 150 };
 #else
 enum { ROUNDS = 400 };

@@ -4,7 +4,7 @@
  * the library that it has for them and by our own kernel, and on the best one on tiles as well, which it can pretend to have (that all levels
  * multiply alike there shows test_split.c).
  *
- * labels: computes */
+ * labels: computes more */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -155,7 +155,8 @@ static void check_all(uint64_t seed) {
     setenv("SLUICE_CPU_FP32", ways[way], 1);
     srand((unsigned)seed);
     products_are_sums(teams, 2);
-    threads_do_not_disturb_each_other(way ? 100 : 2000); /* it is the library that has to prove it */
+    int times = way ? 100 : test_many(2000, 200, 2000); /* it is the library that has to prove it */
+    threads_do_not_disturb_each_other(times);
   }
   for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);
 }

@@ -764,7 +764,7 @@ def show(seed, number, kind, why, command):
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--seed", type=int, default=int(os.environ.get("SLUICE_SEED") or 1))
-    ask.add_argument("--count", type=int, default=(8 if SLOW else 200) * int(os.environ.get("SLUICE_SEEDS") or 1))
+    ask.add_argument("--count", type=int, default=(5 if SLOW else 80) * int(os.environ.get("SLUICE_SEEDS") or 1))
     ask.add_argument("--only", type=int)
     ask.add_argument("--jobs", "-j", type=int, default=2)
     ask.add_argument("--without", action="append", default=[])
@@ -774,7 +774,7 @@ def main():
     ok = check_options()
     print(f"seed {how.seed}, {how.count} commands", flush=True)
     numbers = range(how.count) if how.only is None else [how.only]
-    some = 4 if SLOW and not os.environ.get("SLUICE_SEEDS") else 1 # a sanitizer's daily set has a quarter of the cases
+    some = 6 if SLOW and not os.environ.get("SLUICE_LONG") else 1 # a sanitizer's daily set has a sixth of the cases
     cases = [f"case {i}" for i in range(how.seed % some, len(CASES), some)] if how.only is None else []
     ends, reasons, drawn, lock = collections.Counter(), collections.Counter(), collections.Counter(), threading.Lock()
     work = tempfile.mkdtemp(prefix="compositions")

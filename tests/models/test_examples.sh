@@ -21,7 +21,7 @@ learns() {
 # are the same.
 alike() {
   # shellcheck disable=SC2086
-  ends 0 "$actorrun" --quiet --steps 20 --report other.json $2 "$examples/$1.c" "${@:3}"
+  ends 0 "$actorrun" --quiet --steps 20 "${patient[@]}" --report other.json $2 "$examples/$1.c" "${@:3}"
   [ "$(losses other.json | wc -l)" -eq 20 ] || fail "$1 $2: 20 losses"
   paste <(losses "$1.json") <(losses other.json) | head -20 |
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }' || fail "$1 $2: other losses"

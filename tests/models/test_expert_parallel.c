@@ -3,7 +3,7 @@
  * what one device learns; at one layout with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
  * come back are to the byte as many as ids say; an expert that nobody goes to in a tick, or in a whole step, is
  * an ordinary one.
- * labels: numbers random */
+ * labels: numbers random more */
 #include <math.h>
 #include <string.h>
 
@@ -20,11 +20,9 @@
 /* ---- the shipped model -------------------------------------------------------------------- */
 
 enum { FEW_STEPS = 3 };
-#if defined(__SANITIZE_THREAD__)
-enum { EACH = 6, MORE = 2, SEEDS = 1 };
-#else
-enum { EACH = 1, MORE = 1, SEEDS = 4 };
-#endif
+enum { SEEDS = TEST_SANITIZED ? 1 : 2 };
+#define EACH test_many(2, 6, TEST_SANITIZED ? 6 : 1)
+#define MORE (size_t)test_many(1, 4, TEST_SANITIZED ? 2 : 1)
 
 static char **const words = WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
                                   "--experts", "6", "--top-k", "2", "--expert-ffn", "8");

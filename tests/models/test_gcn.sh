@@ -22,7 +22,7 @@ with=$(accuracy "$gcn") without=$(accuracy "$gcn" --edges 0) pieces=$(accuracy -
 # like PIECES 'OPTIONS': the losses of a run of so many pieces are those of the first one.
 like() {
   # shellcheck disable=SC2086
-  ends 0 "$actorrun" --quiet --steps 6 --pieces "$1" --report r.json $2 "$gcn"
+  ends 0 "$actorrun" --quiet --steps 6 --pieces "$1" "${patient[@]}" --report r.json $2 "$gcn"
   grep -o '"loss_hex":[^,]*' r.json >"losses.$1.new"
   [ -e "losses.$1" ] || cp "losses.$1.new" "losses.$1"
   [ "$(wc -l <"losses.$1")" -eq 6 ] && cmp -s "losses.$1" "losses.$1.new" || fail "$1 pieces, $2: other losses"

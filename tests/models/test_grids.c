@@ -3,7 +3,7 @@
  * losses are the single device's within rounding, also where rows, heads, widths and
  * vocabularies do not divide evenly; and at one layout they are the same bit for bit, whatever
  * the schedule, the workers, the timing and the processes.
- * labels: numbers first */
+ * labels: numbers first more */
 #include <math.h>
 #include <string.h>
 
@@ -11,13 +11,8 @@
 #include "tests/support/grids.h"
 #include "tests/support/test.h"
 
-#if defined(__SANITIZE_THREAD__)
-enum { LESS = 15 }; /* sanitizers take their time: fewer of the cases */
-#elif defined(__SANITIZE_ADDRESS__)
-enum { LESS = 8 };
-#else
-enum { LESS = 1 };
-#endif
+/* Stride through the cases. */
+#define LESS ((size_t)test_many(2, 24, TEST_SANITIZED ? 10 : 1))
 
 #define WORDS(...) (char *[]){__VA_ARGS__, NULL}
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In which order the pieces of sequences go through the blocks changes no bit of what is learned; all
  * of a microbatch go through a block before the next one, and blocks take turns with their records.
- * labels: numbers random */
+ * labels: numbers random more */
 #include <string.h>
 
 #include "base/base.h"
@@ -10,11 +10,8 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 2 };
-#else
-enum { SEEDS = 12 };
-#endif
+/* Ten times as many seeds with tools/test --long. */
+enum { SEEDS = TEST_SANITIZED ? 1 : 6 };
 
 static char *const small_llama[] = {"--layers", "6", "--width", "32", "--heads", "4", "--kv-heads",
                                     "2", "--context", "48", "--batch", "4", NULL};

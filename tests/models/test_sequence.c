@@ -4,7 +4,7 @@
  * positions and heads do not divide; at one layout with the same bits whatever the schedule, the
  * timing and the processes. What attention exchanges, by heads or chunk by chunk, is to the byte what it
  * must be, and chunk by chunk in zigzag all devices have as much to do.
- * labels: numbers */
+ * labels: numbers more */
 #include <math.h>
 #include <string.h>
 
@@ -14,11 +14,8 @@
 #include "tests/support/test.h"
 
 enum { STEPS = GRID_STEPS, FEW_STEPS = 3 };
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { LESS = 8 };
-#else
-enum { LESS = 1 };
-#endif
+/* Stride through the cases. */
+#define LESS test_many(1, 8, TEST_SANITIZED ? 8 : 1)
 
 #define WORDS(...) (char *[]){__VA_ARGS__, NULL}
 
@@ -341,9 +338,9 @@ static void learn(const grid_model *m, grid g, const grid_losses *one) {
 /* A few of the layouts for each model, or all. */
 static void sequences_learn_what_one_device_learns(void) {
   bool all = seeds_times() > 1;
-  for (size_t i = 0; i < SLI_COUNT(models); i++) {
+  for (size_t i = 0; i < SLI_COUNT(models); i += (size_t)test_many(1, 2, 1)) {
     grid_losses one = grid_train(&models[i], &(grid){.steps = STEPS});
-    for (size_t l = all ? 0 : i; l < SLI_COUNT(layouts); l += all ? 1 : 5 * LESS)
+    for (size_t l = all ? 0 : i; l < SLI_COUNT(layouts); l += all ? 1 : 5 * (size_t)LESS)
       learn(&models[i], layouts[l], &one);
   }
 }

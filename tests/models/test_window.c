@@ -2,7 +2,7 @@
 /* Parameters that live on disk: a few blocks of them on the device change no bit of what is learned,
  * take as much memory as was said, whatever the number of blocks, and no time where a block is read
  * while another computes.
- * labels: numbers random */
+ * labels: numbers random more */
 #include <string.h>
 
 #include "base/base.h"
@@ -10,11 +10,8 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MODELS = 1, SEEDS = 3 }; /* 30 seeds with tools/test --long */
-#else
-enum { MODELS = 2, SEEDS = 20 };
-#endif
+/* Ten times as many seeds with tools/test --long. */
+enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 
 static char *const small_gpt[] = {"--layers", "10", "--width", "32", "--heads", "4", "--context",
                                   "16", "--batch", "8", NULL};
@@ -28,13 +25,15 @@ static const sl_home_options layers = {.count = 1, .of = layers_on_disk, .disk =
 
 /* ---- bits ------------------------------------------------------------------------------- */
 
-static void same_bits(const grid_model *m, grid g) {
+/* With weights alone on disk and with all, or by turns with one of them. */
+static void same_bits(const grid_model *m, grid g, int turn) {
   g.steps = 3;
   g.grain = "layer";
   grid_losses kept = grid_train(m, &g);
   g.nquotas = 2;
   g.quotas[0] = (sl_quota){"weights", SL_NONE, 1};
   for (int i = 0; i < 2; i++) {
+    if ((i + turn) % test_many(1, 2, 1)) continue;
     g.quotas[1] = (sl_quota){i ? "fill" : "spill", SL_NONE, 1};
     g.homes = i ? all : weights;
     grid_losses moved = grid_train(m, &g);
@@ -52,8 +51,9 @@ static void losses_have_the_same_bits(void) {
       {.data = 2, .tensor = 1, .shard = "optimizer", .jitter_seed = 3},
       {.data = 1, .tensor = 2, .stages = 2, .processes = 2}};
   const grid_model models[] = {{"gpt", small_gpt, 4, 1}, {"gpt", small_gpt, 2, 2}};
-  for (size_t m = 0; m < MODELS; m++)
-    for (size_t i = 0; i < SLI_COUNT(grids) - 4 * m; i++) same_bits(&models[m], grids[i]);
+  int nmodels = test_many(2, 1, TEST_SANITIZED ? 1 : 2);
+  for (int m = 0; m < nmodels; m++)
+    for (int i = 0; i < (int)SLI_COUNT(grids) - 4 * m; i++) same_bits(&models[m], grids[i], i);
 }
 
 /* Slots that have come free are filled with NaN, firings come late at random. */

@@ -4,15 +4,11 @@
  * any other requests, when it has given up its pages, when others are cancelled, when limits change, when it shares
  * the pages of what others began with; also with weights, or keys and values, that are
  * rounded. Nothing is computed twice but what was given up, and nothing that was shared.
- * labels: random */
+ * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SEEDS = 1, SETTINGS = 3 };
-#else
-enum { SEEDS = 10, SETTINGS = 4 };
-#endif
+enum { SEEDS = TEST_SANITIZED ? 1 : 5, SETTINGS = TEST_SANITIZED ? 3 : 4 };
 enum { ENOUGH = 10 };
 
 /* Weights of one block or two in memory. */

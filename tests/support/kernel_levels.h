@@ -16,8 +16,10 @@
 static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
                                                &sli_cpu_level4};
 
+/* The thread sanitizer sees what threads share, which no level changes: the daily run takes the lowest and the best. */
 static inline void on_every_level(void (*check)(uint64_t seed), uint64_t seed) {
-  for (int level = 0; level <= 4; level++) {
+  const int step = TEST_SANITIZED == 2 && !test_long() ? 4 : 1;
+  for (int level = 0; level <= 4; level += step) {
     pid_t child = fork();
     if (!child) {
       setenv("SLUICE_CPU_LEVEL", (const char[]){(char)('0' + level), 0}, 1);

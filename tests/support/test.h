@@ -21,6 +21,14 @@ bool test_whole(void);
 int test_words(int argc, char **argv, char ***words);
 /* Says whether the test may take its time: tools/test --long. */
 bool test_long(void);
+/* Says whether the build has a sanitizer: 1 of addresses, 2 of threads. */
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+/* Returns a count, or a stride through a table of cases: by default, under a sanitizer, and with --long. */
+static inline int test_many(int usual, int sanitized, int whole) {
+  return test_long() ? whole : TEST_SANITIZED ? sanitized : usual;
+}
 /* Prints the place of a failed claim. */
 void test_failed_at(const char *file, int line);
 

@@ -31,6 +31,19 @@ fail() {
 }
 
 skip() { echo "skipped: $*"; exit 77; }
+# sanitized: does the build have a sanitizer?
+sanitized() { grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; }
+# brief: does the test run under a sanitizer, and not by tools/test --long? It then does less.
+brief() { [[ ! ${SLUICE_LONG-} ]] && sanitized; }
+# every N WORD...: sets some to each N-th of the words where the test is brief, else to all.
+every() {
+  local n=$1 i
+  shift
+  some=("$@")
+  brief || return 0
+  some=()
+  for ((i = 1; i <= $#; i += n)); do some+=("${!i}"); done
+}
 # draw [SEED]: sets the test's seed, and prints it. It is the same every time, unless SLUICE_SEED says another.
 draw() {
   seed=${1:-${SLUICE_SEED:-1}}

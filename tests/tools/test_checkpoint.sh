@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run that was ended, by its user, a full disk or a kill, goes on from its
 # checkpoint with the same curve, bit for bit, on any number of stages.
-# labels: first
+# labels: first more
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -11,10 +11,10 @@ model="gpt --layers 4 --width 32 --heads 2 --context 32 --batch 4 --data $refere
 extra=""
 
 # Under a sanitizer everything takes longer, so less is done.
-kills_wanted=20 layouts=("--quota param=2" "--schedule zb-v" "--pieces 4" "--dtype bf16")
-if grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then
-  kills_wanted=2 layouts=("--pieces 4")
-fi
+kills_wanted=6 layouts=("--quota param=2" "--schedule zb-v" "--pieces 4" "--dtype bf16") resumed_on=(1 2 4) again=(11 14 17 20)
+[[ ! ${SLUICE_LONG-} ]] || kills_wanted=20
+if sanitized; then kills_wanted=2 layouts=("--pieces 4"); fi
+if brief; then resumed_on=(2) again=(14 20); fi
 
 run() { ends "$1" "$actorrun" --microbatches 4 "${@:2}" $model $extra; }
 
@@ -71,7 +71,7 @@ rm -rf c
 run 0 --steps 9 --stages 4 --report a.json --checkpoint c --every 4 --resume
 says "no checkpoint in c yet: starting anew" out
 refused 2 "step-9 of an earlier run is there; resume (--resume) to go on from it" --checkpoint c --steps 12
-for stages in 1 2 4; do
+for stages in "${resumed_on[@]}"; do
   cp -r c c$stages
   run 0 --steps 20 --stages $stages --report b.json --save b.safetensors --checkpoint c$stages \
     --every 4 --resume
@@ -82,11 +82,11 @@ for stages in 1 2 4; do
   says "nothing is left to do" out
 done
 cp -r c more
-for steps in 11 14 17 20; do # again and again, each on another plan
-  run 0 --steps $steps --stages $((1 + steps % 4)) --report r$steps.json --checkpoint more --every 1 \
+for steps in "${again[@]}"; do # again and again, each on another plan
+  run 0 --steps $steps --stages $((1 + steps % 4)) --report $steps.json --checkpoint more --every 1 \
     --resume --schedule gpipe --jitter 20
 done
-same "resumed four times" full.json a.json r11.json r14.json r17.json r20.json
+same "resumed again and again" full.json a.json "${again[@]/%/.json}"
 
 for options in "${layouts[@]}"; do
   rm -rf c
@@ -136,10 +136,10 @@ sed 's/e/a/' "$reference/text.txt" >mine.txt
 rm -rf c
 run 0 --steps 8 --stages 2 --checkpoint c --every 4
 mv c whole
-for harm in "truncate -s -1 c/step-8/stage-000.safetensors" "rm c/step-8/stage-001.safetensors" \
-            "rm c/step-8/manifest.json" "sed -i s/0.001/0.002/ c/step-8/manifest.json" \
-            "dd if=/dev/zero of=c/step-8/stage-001.safetensors bs=1 seek=5000 count=9 conv=notrunc"
-do
+every 3 "truncate -s -1 c/step-8/stage-000.safetensors" "rm c/step-8/stage-001.safetensors" \
+  "rm c/step-8/manifest.json" "sed -i s/0.001/0.002/ c/step-8/manifest.json" \
+  "dd if=/dev/zero of=c/step-8/stage-001.safetensors bs=1 seek=5000 count=9 conv=notrunc"
+for harm in "${some[@]}"; do
   rm -rf c
   cp -r whole c
   $harm 2>err || fail "$harm"

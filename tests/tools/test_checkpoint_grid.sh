@@ -9,7 +9,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 model="gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8
        --data $reference/tokens.u16"
 
-run() { ends 0 "$actorrun" --microbatches 2 "$@" $model; }
+run() { ends 0 "$actorrun" "${patient[@]}" --microbatches 2 "$@" $model; }
 
 # losses REPORT...: step and loss of one report after another
 losses() {

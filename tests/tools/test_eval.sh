@@ -3,6 +3,7 @@
 # --eval: the loss on other data is what a run that begins with the same weights has there, whatever
 # the devices and the schedule; training is as without it. The best checkpoint is kept, and a run that
 # gets no better ends.
+# labels: more
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -20,18 +21,20 @@ run --steps 1 --microbatches 16 --init w.safetensors --report want.json "${shape
 want=$(hexes want.json | grep -o '0x[^"]*')
 printf '0: F0 F0 B0 F0 B0 F0 B0 B0\n1: F1 B1 F1 B1 F1 B1 F1 B1\n' >order
 near() { python3 -c 'import sys; a, b = map(float.fromhex, sys.argv[1:3]); sys.exit(abs(a - b) > float(sys.argv[3]))' "$@"; }
-for way in "" "--stages 4 --schedule zb-h1" "--stages 2 -n 2 --heartbeat-timeout 30" "--stages 2 --schedule zb-v" \
-           "--recompute full" "--grain layer" "--schedule auto --stages 2" "--checkpoint c --every 4" "--jitter 50" \
-           "--stages 2 --order order" "--stages 2 --order derive -n 2 --heartbeat-timeout 30"; do
+every 5 "--stages 2 -n 2 --heartbeat-timeout 30" "" "--stages 4 --schedule zb-h1" "--stages 2 --schedule zb-v" \
+  "--recompute full" "--stages 2 --order derive -n 2 --heartbeat-timeout 30" "--grain layer" \
+  "--schedule auto --stages 2" "--jitter 50" "--stages 2 --order order" "--checkpoint c --every 4"
+for way in "${some[@]}"; do
   # shellcheck disable=SC2086
   run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --eval-rows 32 --report r.json $way "${model[@]}"
   [ "$(evals r.json)" = "$want" ] || fail "$way: $(evals r.json), not $want"
   cmp -s <(hexes plain.json) <(hexes r.json) || fail "$way: training is another with it"
 done
-for way in "--pieces 2 --stages 2" "--data-parallel 2" "--data-parallel 2 --shard gradients" "--tensor 2" \
-           "--tensor 2 --data-parallel 2 --stages 2 -n 2 --heartbeat-timeout 30" \
-           "--data-parallel 2 --shard parameters" "--data-parallel 2 --shard parameters --tensor 2 --grain layer" \
-           "--data-parallel 2 --shard parameters -n 2 --heartbeat-timeout 30"; do
+every 4 "--tensor 2 --data-parallel 2 --stages 2 -n 2 --heartbeat-timeout 30" "--pieces 2 --stages 2" \
+  "--data-parallel 2" "--data-parallel 2 --shard gradients" \
+  "--data-parallel 2 --shard parameters -n 2 --heartbeat-timeout 30" "--tensor 2" \
+  "--data-parallel 2 --shard parameters" "--data-parallel 2 --shard parameters --tensor 2 --grain layer"
+for way in "${some[@]}"; do
   # shellcheck disable=SC2086
   run --steps 4 --microbatches 4 --eval "$other" --eval-every 4 --eval-rows 32 --report r.json $way "${model[@]}"
   near "$(evals r.json)" "$want" 1e-5 || fail "$way: $(evals r.json), not $want"
@@ -46,12 +49,14 @@ evaluated() { python3 -c 'import json; print(json.load(open("r.json"))["evaluate
 way_to() { # way_to OPTION...: evaluates w.safetensors
   run --steps 1 --init w.safetensors --eval "$other" --eval-every 1 --lr 0 --report r.json "$@"
 }
-for batch in 4 20 28 64; do
+every 2 20 4 64 28
+for batch in "${some[@]}"; do
   way_to --microbatches 4 "${shape[@]}" --batch $batch --data "$train"
   near "$(evals r.json)" "$whole" 2e-6 || fail "--batch $batch: $(evals r.json), not $whole"
   [ "$(evaluated)" = "{'rows': $rows}" ] || fail "--batch $batch: $(evaluated), not $rows rows"
 done
-for way in "--pieces 2 --stages 2" "--data-parallel 2 --shard parameters" "--stages 2 -n 2 --heartbeat-timeout 30"; do
+every 3 "--data-parallel 2 --shard parameters" "--pieces 2 --stages 2" "--stages 2 -n 2 --heartbeat-timeout 30"
+for way in "${some[@]}"; do
   # shellcheck disable=SC2086
   way_to --microbatches 2 $way "${shape[@]}" --batch 28 --data "$train"
   near "$(evals r.json)" "$whole" 1e-5 || fail "$way: $(evals r.json), not $whole"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Registers of GPUs live in the host's memory, or on disk by way of it, and no loss changes.
-# labels: unthreaded
+# labels: unthreaded more
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"
@@ -20,8 +20,8 @@ same kept.json both.json
 # A window of weights, wherever they live and whoever updates them.
 deep=(gpt --layers 7 "${model[@]:3}")
 ends 0 "$actorrun" "${job[@]}" --report deep.json "${deep[@]}"
-for away in "weights=host" "weights=disk --home act=host" "weights=host --update host" \
-  "weights=disk --update every:2"; do
+every 4 "weights=disk --home act=host" "weights=host" "weights=host --update host" "weights=disk --update every:2"
+for away in "${some[@]}"; do
   # shellcheck disable=SC2086
   ends 0 "$actorrun" "${job[@]}" --home $away --quota weights=1 --report window.json --plan window.plan \
     "${deep[@]}"

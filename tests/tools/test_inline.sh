@@ -9,7 +9,7 @@ set -u
 
 gpt=(gpt --data "$reference/text.txt" --layers 4 --width 32 --heads 4 --context 16 --batch 8)
 losses() {
-  timeout -s KILL 60 "$actorrun" --steps 1 --quiet --report r.json "$@" "${gpt[@]}" >out 2>err || fail "$*"
+  timeout -s KILL 60 "$actorrun" "${patient[@]}" --steps 1 --quiet --report r.json "$@" "${gpt[@]}" >out 2>err || fail "$*"
   python3 -c 'import json; print(*[s["loss_hex"] for s in json.load(open("r.json"))["steps"]])'
 }
 for grid in "--tensor 2 --data-parallel 2 --microbatches 2" "--stages 2 --tensor 2 --microbatches 4 --schedule zb-h1" \

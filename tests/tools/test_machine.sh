@@ -37,7 +37,7 @@ timeout -s KILL 100 "$bin/actorrun" --devices cpu:2x1 --stages 2 --microbatches 
 
 # ---- two processes, with links that take a second: it is predicted, and nothing that is learned hangs on it ----
 
-timeout -s KILL 100 "$bin/actorrun" -n 2 --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report two.json \
+timeout -s KILL 100 "$bin/actorrun" -n 2 "${patient[@]}" --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report two.json \
   "${gpt[@]}" --machine slow.json --data text >out 2>err || fail "actorrun -n 2 on a machine with slow links"
 python3 - <<'P' || fail "links between processes"
 import json

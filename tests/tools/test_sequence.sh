@@ -8,7 +8,7 @@
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
-run() { ends 0 timeout 100 "$actorrun" --quiet --microbatches 1 --report r.json "$@"; }
+run() { ends 0 timeout 100 "$actorrun" "${patient[@]}" --quiet --microbatches 1 --report r.json "$@"; }
 losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
 near() { # REPORT REPORT: losses differ by less than 1e-6 of them
   paste <(losses "$1") <(losses "$2") |

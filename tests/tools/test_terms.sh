@@ -3,6 +3,7 @@
 # Processes of one job that were started with different options refuse each other before
 # they begin: by the option's name, with both values. So do those that read other data under the
 # same name, or other weights.
+# labels: more
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -50,10 +51,14 @@ refused() {
 }
 
 none() { first=() second=() first_of_model=() second_of_model=(); }
+# A brief test tries every fourth option.
+turn=0
+turns() { brief && ((turn++ % 4)); }
 # On process 1 alone.
 differs() { # TEXT OPTION...
   local text=$1
   shift
+  ! turns || return 0
   none
   second=("$@")
   refused "$text"
@@ -61,6 +66,7 @@ differs() { # TEXT OPTION...
 model_differs() {
   local text=$1
   shift
+  ! turns || return 0
   none
   second_of_model=("$@")
   refused "$text"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every option of actorrun, given to one process of two alone: the job is refused everywhere, or, where an option is a process's
 # own, ends well everywhere, in a bounded time. A script that lets only rank 0 write things must not hang.
+# labels: more
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -76,6 +77,9 @@ mapfile -t options < <(sed -n 's/^  --\([a-z-]*\).*/\1/p' help.txt | sort -u)
 ((${#options[@]} > 90)) || fail "only ${#options[@]} options in the help"
 for option in "${options[@]}"; do
   [[ -n ${value[$option]-} ]] || fail "a value of --$option is wanted here"
+done
+every 8 "${options[@]}"
+for option in "${some[@]}"; do
   read -ra more <<<"${beside[$option]-}"
   first=("${job[@]}" "${more[@]}" "--$option")
   [[ ${value[$option]} == - ]] || first+=("${value[$option]}")
