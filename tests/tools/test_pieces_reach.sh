@@ -12,8 +12,8 @@ if [[ ${1:-} == full ]]; then
   model=(llama --layers 32 --width 128 --heads 4 --kv-heads 1 --batch 1)
   memory=147 fits=2048
 else
-  model=(llama --layers 20 --width 64 --heads 4 --kv-heads 1 --batch 1)
-  memory=21 fits=512
+  model=(llama --layers 10 --width 64 --heads 4 --kv-heads 1 --batch 1)
+  memory=14 fits=512
 fi
 far=$((8 * fits)) steps=2 library=64 # MiB that the program itself may take
 again=(--recompute full)

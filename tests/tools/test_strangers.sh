@@ -3,14 +3,16 @@
 # Strangers who bother every port of a job from its start to its end, and hold 1,200 connections
 # to it, change nothing: it goes on, with the same losses. On one host nobody outside can reach a
 # port at all. A limit of open files that is too low for a job is named, and so is a small /dev/shm.
-# labels: outside
+# labels: outside more
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
-job=(--stages 4 --microbatches 8 --steps 60 --jitter 2000 --quiet "${patient[@]}")
+steps=20
+[[ ! ${SLUICE_LONG-} ]] || steps=60
+job=(--stages 4 --microbatches 8 --steps $steps --jitter 2000 --quiet "${patient[@]}")
 "$actorrun" "${job[@]}" --report one.json "${model[@]}"
 
 bothered() { # transports
