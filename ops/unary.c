@@ -2,6 +2,8 @@
 /* Functions of one number, listed in unary.def. */
 #include "ops/ops.h"
 
+#include <math.h>
+
 static sl_status unary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_numbers("x", &in[0]));
@@ -13,6 +15,12 @@ static sl_status clamp_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   if (!(attrs->value <= attrs->upper))
     return sl_fail(SL_E_SHAPE, "the low bound must not be above the high one, got %g and %g",
                    (double)attrs->value, (double)attrs->upper);
+  return unary_infer(attrs, nin, in, out);
+}
+
+static sl_status softcap_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (!(attrs->value > 0 && isfinite(attrs->value)))
+    return sl_fail(SL_E_SHAPE, "the cap must be above 0 and finite, got %g", (double)attrs->value);
   return unary_infer(attrs, nin, in, out);
 }
 
@@ -58,6 +66,7 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 #define ROWS_IN(name, flops) ROWS(name, flops, unary_infer, SL_IN(0))
 #define ROWS_BOUNDS(name, flops) ROWS(name, flops, clamp_infer, SL_IN(0))
 #define ROWS_OUT(name, flops) ROWS(name, flops, unary_infer, SL_OUT(0))
+#define ROWS_CAP(name, flops) ROWS(name, flops, softcap_infer, SL_OUT(0))
 #define ROWS_SAME(name, flops)                                                 \
   FORWARD(name, flops, unary_infer, .signatures = linear_signatures,                        \
           .grad = {{.op = &sl_op_##name, .cls = SL_CLASS_B,                    \

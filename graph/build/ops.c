@@ -102,6 +102,10 @@ sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float h
   return sl_op1_at(at, g, &sl_op_clamp, &(sl_attrs){.value = low, .upper = high}, x);
 }
 
+sl_tensor *sl_softcap_at(sl_here at, sl_graph *g, sl_tensor *x, float cap) {
+  return sl_op1_at(at, g, &sl_op_softcap, &(sl_attrs){.value = cap}, x);
+}
+
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by) {
   return sl_op1_at(at, g, &sl_op_scale, &(sl_attrs){.value = by}, x);
 }

@@ -248,6 +248,7 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_abs(g, x) sl_op1_at(SL_HERE, g, &sl_op_abs, NULL, x)
 #define sl_neg(g, x) sl_op1_at(SL_HERE, g, &sl_op_neg, NULL, x)
 #define sl_clamp(g, x, low, high) sl_clamp_at(SL_HERE, g, x, low, high)
+#define sl_softcap(g, x, cap) sl_softcap_at(SL_HERE, g, x, cap)
 #define sl_scale(g, x, by) sl_scale_at(SL_HERE, g, x, by)
 #define sl_add_constant(g, x, constant) sl_add_constant_at(SL_HERE, g, x, constant)
 #define sl_swiglu(g, gate, up) sl_op2_at(SL_HERE, g, &sl_op_swiglu, NULL, gate, up)
@@ -439,6 +440,7 @@ sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t ex
 sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing);
 sl_tensor *sl_z_loss_at(sl_here at, sl_graph *g, sl_tensor *logits);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
+sl_tensor *sl_softcap_at(sl_here at, sl_graph *g, sl_tensor *x, float cap);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,

@@ -146,7 +146,7 @@ typedef struct sl_attrs {
   float eps;       /* norms (0: 1e-5) */
   float theta;     /* rotary base (0: 10000) */
   float value;     /* fill, constant, scale, add_constant: the constant; clamp, uniform: the low
-                      bound; normal: the mean; dropout: the drop probability;
+                      bound; softcap: the cap; normal: the mean; dropout: the drop probability;
                       weighted_cross_entropy: weight that smoothing takes from the target */
   float upper;     /* clamp, uniform: the high bound; normal: the standard deviation;
                       weighted_cross_entropy: weight that smoothing gives each class */

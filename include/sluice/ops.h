@@ -137,11 +137,14 @@ extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
  *     -dy y^3 / 2. abs(x); abs_b(x, dy) -> dx = dy sign(x), 0 at 0.
  *   clamp(x) -> x, limited to [attrs.value, attrs.upper]; clamp_b(x, dy) -> dx = dy
  *     where x is within the bounds, else 0.
+ *   softcap(x) -> c tanh(x / c), with c = attrs.value above 0: the soft limit of logits and attention
+ *     scores (Gemma Team, "Gemma 2", arXiv 2408.00118); softcap_b(y, dy) -> dx = dy (1 - (y / c)^2).
  *   neg(x) -> -x, scale(x) -> x attrs.value: each is its own gradient;
  *   add_constant(x) -> x + attrs.value. */
 extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_op_exp, sl_op_exp_b,
     sl_op_log, sl_op_log_b, sl_op_sqrt, sl_op_sqrt_b, sl_op_rsqrt, sl_op_rsqrt_b, sl_op_abs,
-    sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_neg, sl_op_scale, sl_op_add_constant;
+    sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_softcap, sl_op_softcap_b, sl_op_neg,
+    sl_op_scale, sl_op_add_constant;
 
 /* Functions of two numbers, for f32 arrays that broadcast by NumPy's rules, or for two f64
  * scalars (losses). Broadcasting matches dims from the last one on; of two lengths one may be 1.

@@ -19,4 +19,5 @@
 #include <sluice/state.h>
 #include <sluice/status.h>
 #include <sluice/trace.h>
+#include <sluice/version.h>
 #endif

@@ -14,6 +14,7 @@ typedef double scalar_fn(double v, double d, double c, double u);
 #define log_of log
 #define sqrt_of sqrt
 #define abs_of fabs
+#define tanh_of tanh
 static double sigmoid_of(double v) { return 1 / (1 + exp(-v)); }
 static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
@@ -32,6 +33,7 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
   }
 #define SCALAR_BACK_OUT SCALAR_BACK_IN
 #define SCALAR_BACK_BOUNDS SCALAR_BACK_IN
+#define SCALAR_BACK_CAP SCALAR_BACK_IN
 #define SCALAR_BACK_SAME(name, dx)
 #define SCALAR_BACK_THROUGH(name, dx)
 #include "ops/unary.def"
@@ -69,6 +71,7 @@ static void run(const sl_call *call, sli_chunk_fn *chunk, scalar_fn *scalar) {
 
 #define KERNELS_IN(name) FORWARD(name) BACK(name)
 #define KERNELS_BOUNDS KERNELS_IN
+#define KERNELS_CAP KERNELS_IN
 #define KERNELS_OUT KERNELS_IN
 #define KERNELS_SAME FORWARD
 #define KERNELS_THROUGH FORWARD

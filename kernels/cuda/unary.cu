@@ -10,6 +10,7 @@ template <typename V> __device__ inline V exp_of(V v) { return exp(v); }
 template <typename V> __device__ inline V log_of(V v) { return log(v); }
 template <typename V> __device__ inline V sqrt_of(V v) { return sqrt(v); }
 template <typename V> __device__ inline V abs_of(V v) { return fabs(v); }
+template <typename V> __device__ inline V tanh_of(V v) { return tanh(v); }
 template <typename V> __device__ inline V sigmoid_of(V v) { return V(1) / (V(1) + exp(-v)); }
 template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
 
@@ -64,6 +65,7 @@ template <typename F, int IN> void run_unary(const sl_call *call, void *stream) 
 #define BACK_IN(name) LAUNCH(name##_b, name##_dx, 2)
 #define BACK_OUT BACK_IN
 #define BACK_BOUNDS BACK_IN
+#define BACK_CAP BACK_IN
 #define BACK_SAME(name)
 #define BACK_THROUGH(name)
 #define UNARY(name, how, flops, y, dx) LAUNCH(name, name##_y, 1) BACK_##how(name)

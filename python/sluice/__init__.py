@@ -26,6 +26,8 @@ from .run import Parameters, Run, Step
 from .trace import Trace
 from .tune import Point, Tuning, measure, predict, tune
 
+__version__ = _library.text(_library.lib.sl_version())
+
 globals().update({e.__name__: e for e in ERRORS.values()})
 __all__ = ["Error", "Graph", "Parameters", "Point", "Run", "Step", "Tensor", "Trace", "Tuning",
            "constant", "function", "measure", "normal", "ops", "predict", "schedules", "tool", "tune",

@@ -78,6 +78,8 @@ static const struct misfit {
      "the condition must be i32[..., n], got f32[7]"},
     {&sl_op_clamp, {.value = 1, .upper = -1}, 1, {F32(7)},
      "the low bound must not be above the high one, got 1 and -1"},
+    {&sl_op_softcap, {0}, 1, {F32(7)}, "the cap must be above 0 and finite, got 0"},
+    {&sl_op_softcap, {.value = INFINITY}, 1, {F32(7)}, "the cap must be above 0 and finite, got inf"},
     {&sl_op_reduce_sum, {.axes = 4}, 1, {F32(7, 33)},
      "attrs.axes must be dims of x, and 0x4 has others, got f32[7, 33]"},
     {&sl_op_softmax, {.axes = 3}, 1, {F32(7, 33)},

@@ -99,6 +99,7 @@ typedef struct graph_case {
   X(exp, exp, 0, sl_exp(g, sl_tanh(g, x))) X(log, log, 0, sl_log(g, positive(m, x)))              \
   X(sqrt, sqrt, 0, sl_sqrt(g, positive(m, x))) X(rsqrt, rsqrt, 0, sl_rsqrt(g, positive(m, x)))    \
   X(abs, abs, 0, sl_abs(g, x)) X(clamp, clamp, 0, sl_clamp(g, x, -0.4f, 0.7f)) X(neg, neg, 0, sl_neg(g, x)) \
+  X(softcap, softcap, 0, sl_softcap(g, x, 1.5f))                                                  \
   X(scale, scale, 0, sl_scale(g, x, 0.7f)) X(add_constant, add_constant, 0, sl_add_constant(g, x, -0.3f)) \
   X(copy, copy, 0, apply1(m, &sl_op_copy, (sl_attrs){0}, x))                                      \
   X(add, add, 0, sl_add(g, x, another(m, x))) X(mul, mul, 0, sl_mul(g, x, another(m, x)))         \

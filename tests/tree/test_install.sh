@@ -55,7 +55,7 @@ END
 cat >"$scratch/user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(User LANGUAGES C)
-find_package(Sluice 0.1 REQUIRED)
+find_package(Sluice 0.2 REQUIRED)
 add_executable(user user.c)
 target_link_libraries(user PRIVATE Sluice::sluice)
 END
@@ -96,7 +96,8 @@ cat "$scratch/second.log" >>"$scratch/parts.log"
 cmp "$scratch/whole.log" "$scratch/parts.log" || fail "a resumed run has other losses"
 
 export PKG_CONFIG_PATH=$config
-[[ $(pkg-config --modversion sluice) == 0.1.* ]] || fail "pkg-config does not know the version"
+version=$(sed -n 's/^#define SLUICE_VERSION "\(.*\)"$/\1/p' "$prefix/include/sluice/version.h")
+[[ $version && $(pkg-config --modversion sluice) == "$version" ]] || fail "pkg-config does not know the version"
 read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
 # shellcheck disable=SC2086
 cc $CFLAGS -Wall -Wextra -Werror "$scratch/user/user.c" "${flags[@]}" -o "$scratch/user/by_pc"

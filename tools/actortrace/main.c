@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/version.h>
+
 #include "io/atomic.h"
 #include "tools/common/common.h"
 
@@ -227,7 +229,7 @@ int main(int argc, char **argv) {
     return outputs_end("actortrace", SL_OK, 0);
   }
   if (argc == 2 && !strcmp(argv[1], "--version")) {
-    printf("actortrace %s\n", SLUICE_VERSION);
+    printf("actortrace %s\n", sl_version());
     return outputs_end("actortrace", SL_OK, 0);
   }
   sl_status status =

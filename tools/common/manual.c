@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/version.h>
+
 #include "graph/build/build.h"
 #include "models/models.h"
 #include "tools/common/help.h"
@@ -57,7 +59,7 @@ static void print_synopsis(const char *usage) {
 void manual_begin(const char *tool, const char *purpose, const char *usage) {
   printf(".TH ");
   print_upper(tool);
-  printf(" 1 \"\" \"Sluice %s\" \"Sluice\"\n.ad l\n.nh\n.SH NAME\n%s \\- %c", SLUICE_VERSION, tool, tolower((unsigned char)*purpose));
+  printf(" 1 \"\" \"Sluice %s\" \"Sluice\"\n.ad l\n.nh\n.SH NAME\n%s \\- %c", sl_version(), tool, tolower((unsigned char)*purpose));
   for (size_t i = 1, n = sentence(purpose); i < n; i++) putchar(purpose[i] == '\n' ? ' ' : purpose[i]);
   printf("\n.SH SYNOPSIS\n");
   print_synopsis(usage);

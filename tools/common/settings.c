@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sluice/version.h>
+
 #include "tools/common/config_file.h"
 #include "tools/common/help.h"
 #include "tools/common/manual.h"
@@ -206,7 +208,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
     return SL_OK;
   }
   if (sl_arg_flag(out->run, "version")) {
-    printf("%s %s\n", tool->name, SLUICE_VERSION);
+    printf("%s %s\n", tool->name, sl_version());
     return SL_OK;
   }
   out->done = false;

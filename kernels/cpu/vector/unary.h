@@ -6,6 +6,7 @@
 #define sqrt_of vsqrt
 #define sigmoid_of sigmoid
 #define abs_of vabs
+#define tanh_of vtanh
 #define pick_of pick
 
 #define UNARY(name, how, flops, y_, dx_)                                       \
@@ -37,6 +38,7 @@
 #define UNARY_BACK_IN UNARY_BACK
 #define UNARY_BACK_OUT UNARY_BACK
 #define UNARY_BACK_BOUNDS UNARY_BACK
+#define UNARY_BACK_CAP UNARY_BACK
 #define UNARY_BACK_SAME(name, dx_)
 #define UNARY_BACK_THROUGH(name, dx_)
 
@@ -52,6 +54,7 @@ static sli_chunk_fn *const unary_chunks[SLI_UNARIES] = {
 #define UNARY_ENTRY_IN(name) [SLI_UNARY_##name] = unary_##name##_b_chunk,
 #define UNARY_ENTRY_OUT UNARY_ENTRY_IN
 #define UNARY_ENTRY_BOUNDS UNARY_ENTRY_IN
+#define UNARY_ENTRY_CAP UNARY_ENTRY_IN
 #define UNARY_ENTRY_SAME(name)
 #define UNARY_ENTRY_THROUGH(name)
 static sli_chunk_fn *const unary_b_chunks[SLI_UNARIES] = {

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sluice/version.h>
+
 #include "graph/devices/devices.h"
 #include "io/atomic.h"
 #include "tools/actortune/actortune.h"
@@ -330,7 +332,7 @@ static cJSON *describe(const measuring *m) {
   char host[256] = "this machine";
   gethostname(host, sizeof host - 1);
   cJSON_AddStringToObject(root, "name", host);
-  char *source = sli_format("actortune machine %s: %d devices of %d cores, %.0f s", SLUICE_VERSION, m->devices,
+  char *source = sli_format("actortune machine %s: %d devices of %d cores, %.0f s", sl_version(), m->devices,
                             cores_of(m), now() - m->begun);
   cJSON_AddStringToObject(root, "source", source);
   free(source);
