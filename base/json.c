@@ -366,7 +366,7 @@ sl_status sli_json_check(const sli_json *doc) { return check_values(doc, doc->ro
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-static const cJSON *find(const cJSON *of, const char *key) {
+static const cJSON *json_find(const cJSON *of, const char *key) {
   const cJSON *at = of->child;
   while (at && strcmp(at->string, key)) at = at->next;
   return at;
@@ -382,7 +382,7 @@ sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key,
                           const cJSON **out) {
   sl_status status = sli_json_is(doc, of, SLI_JSON_OBJECT);
   if (status) return status;
-  const cJSON *item = find(of, key);
+  const cJSON *item = json_find(of, key);
   if (item) status = sli_json_is(doc, item, kind);
   else if (needed) status = is_missing(doc, of, key);
   if (!status) *out = item;
@@ -395,7 +395,7 @@ static sl_status read_whole(const sli_json *doc, const cJSON *item, const sli_js
 }
 
 static sl_status read_field(const sli_json *doc, const cJSON *of, const sli_json_field *f) {
-  const cJSON *item = find(of, f->key);
+  const cJSON *item = json_find(of, f->key);
   if (!item) return f->needed ? is_missing(doc, of, f->key) : SL_OK;
   if (!f->out) return SL_OK;
   if (f->kind == SLI_JSON_NUMBER) return sli_json_number(doc, item, f->least, f->most, f->out);

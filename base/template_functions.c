@@ -235,7 +235,7 @@ static sli_value capitalize(sli_values *v, sli_value s, const arguments *a) { re
 static sli_value title(sli_values *v, sli_value s, const arguments *a) { return cased(v, s, a, TITLE); }
 static sli_value join_method(sli_values *v, sli_value s, const arguments *a) { return joined(v, argument(v, a, 0, NULL), s, NULL); }
 
-static sli_value find(sli_values *v, sli_value s, const arguments *a) {
+static sli_value template_functions_find(sli_values *v, sli_value s, const arguments *a) {
   sli_value what = text_argument(v, a, 0, NULL);
   const char *found = memmem(s.text.at, s.text.bytes, what.text.at, what.text.bytes);
   if (a->count > 1) sli_values_fail(v, "find with a place is not supported");
@@ -322,7 +322,7 @@ static const struct {
                {"split", SLI_TEXT, split_method}, {"rsplit", SLI_TEXT, rsplit_method}, {"startswith", SLI_TEXT, startswith},
                {"endswith", SLI_TEXT, endswith}, {"upper", SLI_TEXT, upper}, {"lower", SLI_TEXT, lower}, {"title", SLI_TEXT, title},
                {"capitalize", SLI_TEXT, capitalize}, {"replace", SLI_TEXT, replace}, {"join", SLI_TEXT, join_method},
-               {"find", SLI_TEXT, find}, {"count", SLI_TEXT, count_in_text}, {"removeprefix", SLI_TEXT, removeprefix},
+               {"find", SLI_TEXT, template_functions_find}, {"count", SLI_TEXT, count_in_text}, {"removeprefix", SLI_TEXT, removeprefix},
                {"removesuffix", SLI_TEXT, removesuffix}, {"items", SLI_DICT, items}, {"keys", SLI_DICT, keys},
                {"values", SLI_DICT, values}, {"get", SLI_DICT, get}, {"index", SLI_LIST, index_of}, {"count", SLI_LIST, count_in_list}};
 

@@ -26,7 +26,7 @@ static bool token_is(const token *t, token_kind kind, const char *text) {
 static bool sees(const parser *p, const char *sign) { return token_is(&p->s.now, SIGN, sign); }
 static bool sees_word(const parser *p, const char *word) { return token_is(&p->s.now, WORD, word); }
 
-static bool take(parser *p, const char *sign) {
+static bool template_parse_take(parser *p, const char *sign) {
   bool there = sees(p, sign);
   if (there) sli_source_advance(&p->s);
   return there;
@@ -45,7 +45,7 @@ static void unexpected(parser *p, const char *wanted) {
 }
 
 static void expect(parser *p, const char *sign) {
-  if (!take(p, sign)) unexpected(p, sign);
+  if (!template_parse_take(p, sign)) unexpected(p, sign);
 }
 
 static void end_block(parser *p) {
@@ -115,7 +115,7 @@ static node *string(parser *p) {
 /* Parses expressions up to `end`, which is consumed. */
 static node *row(parser *p, node_kind kind, const char *end) {
   node *n = node_of(p, kind), **last = &n->items;
-  while (!p->s.status && !take(p, end)) {
+  while (!p->s.status && !template_parse_take(p, end)) {
     *last = expression(p);
     last = &(*last)->next;
     if (!sees(p, end)) expect(p, ",");
@@ -125,7 +125,7 @@ static node *row(parser *p, node_kind kind, const char *end) {
 
 static node *dict(parser *p) {
   node *n = node_of(p, DICT), **last = &n->items;
-  while (!p->s.status && !take(p, "}")) {
+  while (!p->s.status && !template_parse_take(p, "}")) {
     node *key = expression(p);
     expect(p, ":");
     *last = binary(p, DICT, ADD, key, expression(p));
@@ -137,9 +137,9 @@ static node *dict(parser *p) {
 
 /* Parses behind an opening bracket: one expression, or with a comma a tuple. */
 static node *parenthesis(parser *p) {
-  if (take(p, ")")) return node_of(p, TUPLE);
+  if (template_parse_take(p, ")")) return node_of(p, TUPLE);
   node *first = expression(p);
-  if (take(p, ")")) return first;
+  if (template_parse_take(p, ")")) return first;
   expect(p, ",");
   node *all = row(p, TUPLE, ")");
   first->next = all->items;
@@ -177,9 +177,9 @@ static node *primary(parser *p) {
     sli_source_advance(&p->s);
     return n;
   }
-  if (take(p, "(")) return parenthesis(p);
-  if (take(p, "[")) return row(p, LIST, "]");
-  if (take(p, "{")) return dict(p);
+  if (template_parse_take(p, "(")) return parenthesis(p);
+  if (template_parse_take(p, "[")) return row(p, LIST, "]");
+  if (template_parse_take(p, "{")) return dict(p);
   unexpected(p, "an expression");
   return node_of(p, CONSTANT);
 }
@@ -204,7 +204,7 @@ static node *argument(parser *p) {
 /* Parses arguments behind an opening bracket. */
 static node *arguments_of(parser *p) {
   node *first = NULL, **last = &first;
-  while (!p->s.status && !take(p, ")")) {
+  while (!p->s.status && !template_parse_take(p, ")")) {
     *last = argument(p);
     last = &(*last)->next;
     if (!sees(p, ")")) expect(p, ",");
@@ -235,22 +235,22 @@ static node *slice_part(parser *p) { return sees(p, ":") || sees(p, "]") ? NULL 
 static node *subscript(parser *p, node *of) {
   node *from = slice_part(p);
   if (!from && !sees(p, ":")) unexpected(p, "an expression");
-  if (!take(p, ":")) {
+  if (!template_parse_take(p, ":")) {
     expect(p, "]");
     return binary(p, SUBSCRIPT, ADD, of, from);
   }
   node *n = binary(p, SLICE, ADD, of, from);
   n->c = slice_part(p);
-  if (take(p, ":")) n->otherwise = slice_part(p);
+  if (template_parse_take(p, ":")) n->otherwise = slice_part(p);
   expect(p, "]");
   return n;
 }
 
 static node *postfix(parser *p, node *n) {
   while (!p->s.status) {
-    if (take(p, ".")) n = attribute(p, n);
-    else if (take(p, "[")) n = subscript(p, n);
-    else if (take(p, "(")) n = call(p, n);
+    if (template_parse_take(p, ".")) n = attribute(p, n);
+    else if (template_parse_take(p, "[")) n = subscript(p, n);
+    else if (template_parse_take(p, "(")) n = call(p, n);
     else break;
   }
   return n;
@@ -260,7 +260,7 @@ static node *filter(parser *p, node *of) {
   node *n = binary(p, FILTER, ADD, of, NULL);
   n->name = name(p);
   if (!sli_is_filter(n->name)) sli_source_fail(&p->s, "filter \"%.40s\" is not known", n->name);
-  if (take(p, "(")) n->items = arguments_of(p);
+  if (template_parse_take(p, "(")) n->items = arguments_of(p);
   return n;
 }
 
@@ -277,7 +277,7 @@ static node *test(parser *p, node *of) {
   n->negated = take_word(p, "not");
   n->name = name(p);
   if (!sli_is_test(n->name)) sli_source_fail(&p->s, "test \"%.40s\" is not known", n->name);
-  if (take(p, "(")) n->items = arguments_of(p);
+  if (template_parse_take(p, "(")) n->items = arguments_of(p);
   else if (begins_argument(p)) {
     n->items = node_of(p, LIST);
     n->items->a = postfix(p, primary(p));
@@ -287,9 +287,9 @@ static node *test(parser *p, node *of) {
 
 static node *filters(parser *p, node *n) {
   while (!p->s.status) {
-    if (take(p, "|")) n = filter(p, n);
+    if (template_parse_take(p, "|")) n = filter(p, n);
     else if (take_word(p, "is")) n = test(p, n);
-    else if (take(p, "(")) n = call(p, n);
+    else if (template_parse_take(p, "(")) n = call(p, n);
     else break;
   }
   return n;
@@ -299,7 +299,7 @@ static node *filters(parser *p, node *n) {
 
 static node *unary(parser *p, bool filtered) {
   if (!deeper(p)) return node_of(p, CONSTANT);
-  bool minus = take(p, "-"), plus = !minus && take(p, "+");
+  bool minus = template_parse_take(p, "-"), plus = !minus && template_parse_take(p, "+");
   node *n = minus || plus ? binary(p, minus ? NEGATIVE : POSITIVE, ADD, unary(p, false), NULL) : primary(p);
   n = postfix(p, n);
   if (filtered) n = filters(p, n);
@@ -317,7 +317,7 @@ static const struct {
 
 static bool take_operator(parser *p, int level, operator *op) {
   for (size_t i = 0; i < SLI_COUNT(operators); i++)
-    if (operators[i].level == level && take(p, operators[i].sign)) return *op = operators[i].op, true;
+    if (operators[i].level == level && template_parse_take(p, operators[i].sign)) return *op = operators[i].op, true;
   return false;
 }
 
@@ -336,7 +336,7 @@ static bool take_comparison(parser *p, operator *op) {
     operator op;
   } all[] = {{"==", EQUAL}, {"!=", UNEQUAL}, {"<=", LESS_EQUAL}, {">=", GREATER_EQUAL}, {"<", LESS}, {">", GREATER}};
   for (size_t i = 0; i < SLI_COUNT(all); i++)
-    if (take(p, all[i].sign)) return *op = all[i].op, true;
+    if (template_parse_take(p, all[i].sign)) return *op = all[i].op, true;
   if (take_word(p, "in")) return *op = IN, true;
   if (!sees_word(p, "not") || !token_is(&p->s.next, WORD, "in")) return false;
   sli_source_advance(&p->s);
@@ -393,7 +393,7 @@ static node *expressions(parser *p) {
   if (!sees(p, ",")) return first;
   node *all = node_of(p, TUPLE);
   all->items = first;
-  while (!p->s.status && take(p, ",") && p->s.now.kind != END_BLOCK && p->s.now.kind != END_OUTPUT) {
+  while (!p->s.status && template_parse_take(p, ",") && p->s.now.kind != END_BLOCK && p->s.now.kind != END_OUTPUT) {
     *last = expression(p);
     last = &(*last)->next;
   }
@@ -427,13 +427,13 @@ static node *if_statement(parser *p) {
 /* Parses names with commas, linked by next; or an attribute of a namespace. */
 static node *targets(parser *p, bool attributes) {
   node *first = NULL, **last = &first;
-  bool bracket = take(p, "(");
+  bool bracket = template_parse_take(p, "(");
   do {
     node *n = *last = node_of(p, NAME);
     last = &n->next;
     n->name = name(p);
-    if (attributes && take(p, ".")) n->kind = ATTRIBUTE, n->a = constant(p, sli_value_text(p->constants, name(p)));
-  } while (!p->s.status && take(p, ","));
+    if (attributes && template_parse_take(p, ".")) n->kind = ATTRIBUTE, n->a = constant(p, sli_value_text(p->constants, name(p)));
+  } while (!p->s.status && template_parse_take(p, ","));
   if (bracket) expect(p, ")");
   return first;
 }
@@ -463,7 +463,7 @@ static node *set_statement(parser *p) {
   static const char *const ends[] = {"endset", NULL};
   node *n = node_of(p, SET);
   n->a = targets(p, true);
-  if (take(p, "=")) {
+  if (template_parse_take(p, "=")) {
     n->b = expressions(p);
     end_block(p);
     return n;
@@ -483,11 +483,11 @@ static node *macro_statement(parser *p) {
   int loops = p->loops;
   n->name = name(p);
   expect(p, "(");
-  while (!p->s.status && !take(p, ")")) {
+  while (!p->s.status && !template_parse_take(p, ")")) {
     node *argument = *last = node_of(p, NAME);
     last = &argument->next;
     argument->name = name(p);
-    if (take(p, "=")) argument->a = expression(p);
+    if (template_parse_take(p, "=")) argument->a = expression(p);
     if (!sees(p, ")")) expect(p, ",");
   }
   end_block(p);

@@ -116,21 +116,21 @@ sli_value sli_value_dict(sli_values *v) {
   return (sli_value){.kind = SLI_DICT, .dict = dict ? dict : &none};
 }
 
-static struct sli_entry *find(sli_values *v, const sli_dict *d, sli_value key) {
+static struct sli_entry *template_values_find(sli_values *v, const sli_dict *d, sli_value key) {
   for (size_t i = 0; i < d->count && sli_values_step(v, 1); i++)
     if (sli_value_equal(v, d->items[i].key, key)) return &d->items[i];
   return NULL;
 }
 
 void sli_dict_set(sli_values *v, sli_dict *d, sli_value key, sli_value value) {
-  struct sli_entry *there = find(v, d, key);
+  struct sli_entry *there = template_values_find(v, d, key);
   if (there) there->value = value;
   else if (grow(v, (void **)&d->items, d->count, &d->capacity, sizeof *d->items))
     d->items[d->count++] = (struct sli_entry){key, value};
 }
 
 bool sli_dict_get(sli_values *v, const sli_dict *d, sli_value key, sli_value *out) {
-  struct sli_entry *there = find(v, d, key);
+  struct sli_entry *there = template_values_find(v, d, key);
   if (there) *out = there->value;
   return there;
 }
@@ -293,26 +293,26 @@ sli_list *sli_value_items(sli_values *v, sli_value value) {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void put(sli_values *v, text_buffer *out, const char *text) { sli_buffer_add(v, out, text, strlen(text)); }
+static void template_values_put(sli_values *v, text_buffer *out, const char *text) { sli_buffer_add(v, out, text, strlen(text)); }
 
 /* Prints the shortest digits that read back as this number, in Python's format. */
 static void put_real(sli_values *v, double real, text_buffer *out) {
   char text[40];
   int digits = 1;
-  if (!isfinite(real)) return put(v, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
+  if (!isfinite(real)) return template_values_put(v, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
   do snprintf(text, sizeof text, "%.*e", digits - 1, real);
   while (strtod(text, NULL) != real && digits++ < 17);
   int power = atoi(strchr(text, 'e') + 1);
   if (power >= 16 || power < -4) snprintf(text, sizeof text, "%.*g", digits, real);
   else snprintf(text, sizeof text, "%.*f", SLI_MAX(digits - 1 - power, 1), real);
-  put(v, out, text);
+  template_values_put(v, out, text);
 }
 
 static void put_number(sli_values *v, sli_value number, text_buffer *out) {
   char text[24];
   if (number.kind == SLI_REAL) return put_real(v, number.real, out);
   snprintf(text, sizeof text, "%" PRId64, number.number);
-  put(v, out, text);
+  template_values_put(v, out, text);
 }
 
 /* Prints a quoted text as Python's repr() does, except for characters that Python considers
@@ -328,7 +328,7 @@ static void put_quoted(sli_values *v, sli_value text, text_buffer *out) {
     else if (name && c < ' ') snprintf(room, sizeof room, "\\%c", name[1]);
     else if (c < ' ' || c == 0x7f) snprintf(room, sizeof room, "\\x%02x", c);
     else snprintf(room, sizeof room, "%c", c);
-    put(v, out, room);
+    template_values_put(v, out, room);
   }
   sli_buffer_add(v, out, &quote, 1);
 }
@@ -337,36 +337,36 @@ static void put_inner(sli_values *v, sli_value value, int depth, text_buffer *ou
 
 static void put_items(sli_values *v, const sli_list *list, int depth, text_buffer *out) {
   for (size_t i = 0; i < list->count && !v->status; i++) {
-    if (i) put(v, out, ", ");
+    if (i) template_values_put(v, out, ", ");
     put_inner(v, list->items[i], depth, out);
   }
 }
 
 static void put_dict(sli_values *v, const sli_dict *dict, int depth, text_buffer *out) {
-  put(v, out, "{");
+  template_values_put(v, out, "{");
   for (size_t i = 0; i < dict->count && !v->status; i++) {
-    if (i) put(v, out, ", ");
+    if (i) template_values_put(v, out, ", ");
     put_inner(v, dict->items[i].key, depth, out);
-    put(v, out, ": ");
+    template_values_put(v, out, ": ");
     put_inner(v, dict->items[i].value, depth, out);
   }
-  put(v, out, "}");
+  template_values_put(v, out, "}");
 }
 
 /* Prints a value as an element of a list. */
 static void put_inner(sli_values *v, sli_value value, int depth, text_buffer *out) {
   if (depth > MOST_DEPTH) return sli_values_fail(v, "a value is deeper than %d", MOST_DEPTH);
   switch (value.kind) {
-  case SLI_NONE: return put(v, out, "None");
-  case SLI_UNDEFINED: return put(v, out, "Undefined");
-  case SLI_BOOL: return put(v, out, value.truth ? "True" : "False");
+  case SLI_NONE: return template_values_put(v, out, "None");
+  case SLI_UNDEFINED: return template_values_put(v, out, "Undefined");
+  case SLI_BOOL: return template_values_put(v, out, value.truth ? "True" : "False");
   case SLI_INT: case SLI_REAL: return put_number(v, value, out);
   case SLI_TEXT: return put_quoted(v, value, out);
   case SLI_DICT: return put_dict(v, value.dict, depth + 1, out);
   case SLI_LIST: case SLI_TUPLE:
-    put(v, out, value.kind == SLI_LIST ? "[" : "(");
+    template_values_put(v, out, value.kind == SLI_LIST ? "[" : "(");
     put_items(v, value.list, depth + 1, out);
-    put(v, out, value.kind == SLI_LIST ? "]" : value.list->count == 1 ? ",)" : ")");
+    template_values_put(v, out, value.kind == SLI_LIST ? "]" : value.list->count == 1 ? ",)" : ")");
     return;
   default: sli_values_fail(v, "%s has no text", sli_value_kind(value));
   }
@@ -398,12 +398,12 @@ static void put_escaped(sli_values *v, uint32_t c, text_buffer *out) {
   char room[16];
   if (c < 0x10000) snprintf(room, sizeof room, "\\u%04x", c);
   else snprintf(room, sizeof room, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
-  put(v, out, room);
+  template_values_put(v, out, room);
 }
 
 static void json_text(sli_values *v, sli_value text, bool ascii, text_buffer *out) {
   static const char marks[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
-  put(v, out, "\"");
+  template_values_put(v, out, "\"");
   for (size_t at = 0, n; at < text.text.bytes && !v->status; at += n) {
     unsigned char c = (unsigned char)text.text.at[at];
     const char *mark = c ? strchr(marks, c) : NULL;
@@ -412,24 +412,24 @@ static void json_text(sli_values *v, sli_value text, bool ascii, text_buffer *ou
     else if (c < ' ' || (ascii && c >= 0x7f && n > 1)) put_escaped(v, character_at(text, at, n), out);
     else sli_buffer_add(v, out, text.text.at + at, n);
   }
-  put(v, out, "\"");
+  template_values_put(v, out, "\"");
 }
 
 static void json_line(sli_values *v, const json_style *style, int depth, text_buffer *out) {
   if (style->indent < 0) return;
-  put(v, out, "\n");
-  for (int64_t i = 0; i < style->indent * depth && !v->status; i++) put(v, out, " ");
+  template_values_put(v, out, "\n");
+  for (int64_t i = 0; i < style->indent * depth && !v->status; i++) template_values_put(v, out, " ");
 }
 
 static void json_list(sli_values *v, const sli_list *list, const json_style *style, int depth, text_buffer *out) {
-  put(v, out, "[");
+  template_values_put(v, out, "[");
   for (size_t i = 0; i < list->count && !v->status; i++) {
     if (i) sli_value_print(v, style->between, out);
     json_line(v, style, depth + 1, out);
     sli_value_json(v, list->items[i], style, depth + 1, out);
   }
   if (list->count) json_line(v, style, depth, out);
-  put(v, out, "]");
+  template_values_put(v, out, "]");
 }
 
 /* Returns the entry with the smallest key greater than `last`; NULL: none. */
@@ -444,7 +444,7 @@ static const struct sli_entry *next_sorted(sli_values *v, const sli_dict *d, con
 
 static void json_dict(sli_values *v, const sli_dict *d, const json_style *style, int depth, text_buffer *out) {
   const struct sli_entry *entry = NULL;
-  put(v, out, "{");
+  template_values_put(v, out, "{");
   for (size_t i = 0; i < d->count && !v->status; i++) {
     entry = style->sorted ? next_sorted(v, d, entry) : &d->items[i];
     if (!entry) break;
@@ -456,18 +456,18 @@ static void json_dict(sli_values *v, const sli_dict *d, const json_style *style,
     sli_value_json(v, entry->value, style, depth + 1, out);
   }
   if (d->count) json_line(v, style, depth, out);
-  put(v, out, "}");
+  template_values_put(v, out, "}");
 }
 
 void sli_value_json(sli_values *v, sli_value value, const json_style *style, int depth, text_buffer *out) {
   if (depth > MOST_DEPTH) return sli_values_fail(v, "a value is deeper than %d", MOST_DEPTH);
   switch (value.kind) {
-  case SLI_NONE: return put(v, out, "null");
-  case SLI_BOOL: return put(v, out, value.truth ? "true" : "false");
+  case SLI_NONE: return template_values_put(v, out, "null");
+  case SLI_BOOL: return template_values_put(v, out, value.truth ? "true" : "false");
   case SLI_INT: return put_number(v, value, out);
   case SLI_REAL:
     if (isfinite(value.real)) return put_real(v, value.real, out);
-    return put(v, out, isnan(value.real) ? "NaN" : value.real > 0 ? "Infinity" : "-Infinity");
+    return template_values_put(v, out, isnan(value.real) ? "NaN" : value.real > 0 ? "Infinity" : "-Infinity");
   case SLI_TEXT: return json_text(v, value, style->ascii, out);
   case SLI_LIST: case SLI_TUPLE: return json_list(v, value.list, style, depth, out);
   case SLI_DICT: return json_dict(v, value.dict, style, depth, out);

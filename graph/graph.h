@@ -25,8 +25,8 @@ struct sl_tensor {
                           else NULL */
   bool leaves;         /* original that some pieces read in place of the recomputed tensor */
   bool narrow;         /* bf16 where devices compute on bf16 tensors; see sli_narrow_mark */
-  sl_tensor *extent;   /* valid length (extent): link towards the first tensor of its set; NULL:
-                          all its rows are valid. See sli_pass_extents */
+  sl_tensor *valid_length;  /* valid length: link towards the first tensor of its set; NULL:
+                          all its rows are valid. See sli_pass_valid_lengths */
   int64_t rows;        /* of the first tensor of a set: its capacity in rows */
   const sl_shard *shard; /* part of the whole that this parameter or optimizer state is, where a
                             stage has several devices; NULL: all. The devices' parts of one whole
@@ -38,7 +38,7 @@ struct sl_tensor {
   int ngrads;          /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
   bool replica;        /* a device of lower rank has the same values */
-  sl_rest rest;        /* of a served graph: storage format (rest) of its values */
+  sl_storage storage;  /* of a served graph: storage format of its values */
   sl_type values;      /* type of the values, if not F32; `type` is the stored type */
   const sl_adapter *adapter;  /* adapter that it has, or is part of; NULL: neither */
   const sl_optimizer *update; /* its settings, set by sli_training_settle(); NULL: frozen */
@@ -81,7 +81,7 @@ struct sli_node {
   sl_type *in_type;    /* [nin], ndim -1 where absent */
   sl_type *out_type;   /* [nout], also of unwanted outputs */
   bool whole;          /* runs on whole microbatches, on every device and for every piece */
-  bool again;          /* forward call recomputed for the backward pass */
+  bool rematerialized; /* forward call recomputed for the backward pass */
   bool repeats;        /* exchange that may be repeated for recomputation */
   bool rereads;        /* node of the backward pass that may read recomputed tensors */
   bool resends;        /* copy of a forward exchange's input, for exchanges of the backward pass */

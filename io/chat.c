@@ -142,7 +142,7 @@ static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value 
   return names;
 }
 
-static sl_status run(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages, int count,
+static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages, int count,
                      bool answered, const sli_allowance *allowance, char **out) {
   enum { LEAST_ROOM = 64 << 20, TIMES = 64 };
   size_t bytes = 0;
@@ -163,7 +163,7 @@ sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *mar
   bool asks = false;
   for (int i = 0; i < count; i++) asks |= messages[i].role != SLI_CHAT_SYSTEM;
   if (!asks) return sl_fail(SL_E_USAGE, "no message is there to answer");
-  sl_status status = run(chat, marks, messages, count, false, allowance, out);
+  sl_status status = chat_run(chat, marks, messages, count, false, allowance, out);
   if (!status || status == SL_E_MEMORY) return status;
   char *why = sli_strdup(sl_detail());
   status = sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), why);
@@ -192,7 +192,7 @@ static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
   const sli_chat_message chats[] = {{SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};
   char *text, *mark = NULL;
   for (int count = 3; count > 1 && !mark; count--) {
-    if (run(chat, marks, chats, count, true, NULL, &text)) continue;
+    if (chat_run(chat, marks, chats, count, true, NULL, &text)) continue;
     for (const char *at = text; (at = strstr(at, answer)); at += strlen(answer)) {
       free(mark);
       mark = mark_at(at + strlen(answer), marks->end);

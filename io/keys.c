@@ -13,7 +13,7 @@ static bool is_named(const char *name, const char *key) {
   return name[n - 1] == '*' ? !strncmp(name, key, n - 1) : !strcmp(name, key);
 }
 
-static const sli_key *find(const sli_key *const *tables, const char *key) {
+static const sli_key *keys_find(const sli_key *const *tables, const char *key) {
   for (; *tables; tables++)
     for (const sli_key *k = *tables; k->name; k++)
       if (is_named(k->name, key)) return k;
@@ -26,8 +26,8 @@ static bool says_one_of(const sli_key *key, const char *text) {
   return false;
 }
 
-static sl_status check(const char *path, const cJSON *item, const sli_key *const *tables) {
-  const sli_key *key = find(tables, item->string);
+static sl_status keys_check(const char *path, const cJSON *item, const sli_key *const *tables) {
+  const sli_key *key = keys_find(tables, item->string);
   if (key ? !key->values[0] || cJSON_IsNull(item) : sli_key_off(item)) return SL_OK;
   char *text = cJSON_PrintUnformatted(item);
   SLI_CHECK(text, "no memory for the text of %s", item->string);
@@ -44,7 +44,7 @@ sl_status sli_keys_check(const char *path, const cJSON *object, const sli_key *c
   cJSON_ArrayForEach(item, object) {
     if (cJSON_GetObjectItemCaseSensitive(object, item->string) != item)
       return sl_fail(SL_E_INPUT, "%s: %s is there twice", path, item->string);
-    sl_status status = check(path, item, tables);
+    sl_status status = keys_check(path, item, tables);
     if (status) return status;
   }
   return SL_OK;

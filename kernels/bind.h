@@ -27,10 +27,10 @@ sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prep
 bool sli_state_leave(const void *state);
 
 /* Returns the smallest variant (shape bucket) with room for the valid length. */
-static inline int sli_program_rung(const sl_program *program, const sl_firing *firing) {
-  const int32_t *extent = firing->extents ? firing->extents[program->rung_base] : NULL;
-  int v = extent ? 0 : program->nvariants - 1;
-  while (v + 1 < program->nvariants && program->rungs[v] < *extent) v++;
+static inline int sli_program_bucket(const sl_program *program, const sl_firing *firing) {
+  const int32_t *valid_rows = firing->lengths ? firing->lengths[program->bucket_base] : NULL;
+  int v = valid_rows ? 0 : program->nvariants - 1;
+  while (v + 1 < program->nvariants && program->buckets[v] < *valid_rows) v++;
   return v;
 }
 
@@ -39,7 +39,7 @@ static inline int sli_program_rung(const sl_program *program, const sl_firing *f
 static inline int sli_program_variant(const sl_program *program, const sl_firing *firing,
                                       sl_tick *tick) {
   *tick = firing->tick;
-  if (program->rungs) return sli_program_rung(program, firing);
+  if (program->buckets) return sli_program_bucket(program, firing);
   if (!program->pieces) return 0;
   const sl_program_piece *piece = &program->pieces[tick->piece];
   tick->row = piece->row;
@@ -53,52 +53,52 @@ static inline const sl_program_call *sli_program_calls(const sl_program *program
   return program->calls + sli_program_variant(program, firing, tick) * program->ncalls;
 }
 
-/* Valid lengths (extents) of a firing, by number. */
-typedef struct sli_extents {
+/* Valid lengths of a firing, by number. */
+typedef struct sli_lengths {
   int count, nread; /* nread: lengths that an input brings */
   int32_t *valid, *room; /* [count] valid rows, and rows the calls have room for */
-} sli_extents;
+} sli_lengths;
 
 /* Loads the lengths that a firing begins with: full, unless an input brings another number.
  * `numbers` has room for two numbers per length. */
-static inline sli_extents sli_extents_load(const sl_program *program, const sl_firing *firing,
+static inline sli_lengths sli_lengths_load(const sl_program *program, const sl_firing *firing,
                                            int32_t *numbers) {
-  sli_extents x = {program->nextents, program->nread, numbers, numbers + program->nextents};
-  for (int e = 0; e < x.count; e++) x.valid[e] = x.room[e] = program->extent_rows[e];
-  for (int b = 0; b < program->nread && firing->extents && x.count; b++)
-    if (program->base_extent[b] >= 0 && firing->extents[b])
-      x.valid[program->base_extent[b]] = *firing->extents[b];
-  if (program->rungs)
-    x.room[program->base_extent[program->rung_base]] =
-        program->rungs[sli_program_rung(program, firing)];
+  sli_lengths x = {program->nlengths, program->nread, numbers, numbers + program->nlengths};
+  for (int e = 0; e < x.count; e++) x.valid[e] = x.room[e] = program->length_rows[e];
+  for (int b = 0; b < program->nread && firing->lengths && x.count; b++)
+    if (program->base_length[b] >= 0 && firing->lengths[b])
+      x.valid[program->base_length[b]] = *firing->lengths[b];
+  if (program->buckets)
+    x.room[program->base_length[program->bucket_base]] =
+        program->buckets[sli_program_bucket(program, firing)];
   return x;
 }
 
 /* Writes the lengths that a firing ends with beside the slots that it filled. */
-static inline void sli_extents_keep(const sli_extents *x, const sl_program *program,
+static inline void sli_lengths_keep(const sli_lengths *x, const sl_program *program,
                                     const sl_firing *firing) {
-  if (!firing->extents || !x->count) return;
-  int32_t *noted = firing->extents[program->nbases - 1];
+  if (!firing->lengths || !x->count) return;
+  int32_t *noted = firing->lengths[program->nbases - 1];
   for (int b = program->nread; b < program->nbases - 1; b++)
-    if (program->base_extent[b] >= 0 && firing->extents[b])
-      *noted = *firing->extents[b] = x->valid[program->base_extent[b]];
+    if (program->base_length[b] >= 0 && firing->lengths[b])
+      *noted = *firing->lengths[b] = x->valid[program->base_length[b]];
 }
 
-/* Number of an argument's valid length, from call->in_extent or out_extent; SL_NONE if it has
+/* Number of an argument's valid length, from call->in_length or out_length; SL_NONE if it has
  * none. */
-static inline int sli_extent_of(const int16_t *which, int i) {
+static inline int sli_length_of(const int16_t *which, int i) {
   return which ? which[i] : -1;
 }
-static inline int32_t sli_valid_rows(const sli_extents *x, const int16_t *which, int i) {
-  int e = sli_extent_of(which, i);
+static inline int32_t sli_valid_rows(const sli_lengths *x, const int16_t *which, int i) {
+  int e = sli_length_of(which, i);
   return e >= 0 ? x->valid[e] : -1;
 }
 
 /* Returns an argument's type, cut to its valid length. */
-static inline sl_type sli_valid_type(const sli_extents *x, const int16_t *which, int i,
+static inline sl_type sli_valid_type(const sli_lengths *x, const int16_t *which, int i,
                                      const sl_type *type) {
   sl_type cut = *type;
-  int e = sli_extent_of(which, i);
+  int e = sli_length_of(which, i);
   if (e < 0) return cut;
   int d = cut.dim[0] == x->room[e] ? 0 : 1;
   cut.dim[d] = SLI_MIN(cut.dim[d], (int64_t)x->valid[e]);

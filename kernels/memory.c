@@ -10,7 +10,7 @@
 
 enum { PAGE = 2 << 20 }; /* size of a huge page */
 
-static sl_status refuse(size_t bytes) {
+static sl_status kernels_memory_refuse(size_t bytes) {
   char text[32], limit[SLI_LIMIT_TEXT];
   return sl_fail(SL_E_MEMORY, "no %s of memory: %s%s", sli_format_bytes(text, (double)bytes),
                  strerror(errno), sli_address_limit(limit));
@@ -20,7 +20,7 @@ static sl_status host_create(const sl_memory_config *config, size_t bytes, void 
   (void)config;
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                   -1, 0);
-  if (at == MAP_FAILED) return refuse(bytes);
+  if (at == MAP_FAILED) return kernels_memory_refuse(bytes);
   *memory = at;
   return SL_OK;
 }

@@ -4,7 +4,7 @@
 
 #include "kernels/finite.h"
 
-static sl_status refuse(void) {
+static sl_status no_cuda_refuse(void) {
   return sl_fail(SL_E_UNSUPPORTED,
                  "this build of Sluice has no CUDA: use --devices cpu, or build it with "
                  "-DSLUICE_CUDA=ON where the CUDA toolkit is installed (docs/cuda.md)");
@@ -12,27 +12,27 @@ static sl_status refuse(void) {
 
 sl_status sl_cuda_count(int *count) {
   (void)count;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
   (void)device, (void)description;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
   (void)device, (void)bytes, (void)memory;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 sl_status sl_cuda_pinned_create(size_t bytes, void **memory) {
   (void)bytes, (void)memory;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   (void)to, (void)from, (void)bytes;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 /* No GPU memory ever exists in this build. */
@@ -50,19 +50,19 @@ int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *s
 
 static sl_status refuse_memory(const sl_memory_config *config, size_t bytes, void **memory) {
   (void)config, (void)bytes, (void)memory;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 static void destroy_nothing(void *memory, size_t bytes) { (void)memory, (void)bytes; }
 
 static sl_status refuse_queue(const sl_queue_config *config, void **queue) {
   (void)config, (void)queue;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 static sl_status refuse_program(sl_program *program, int device) {
   (void)program, (void)device;
-  return refuse();
+  return no_cuda_refuse();
 }
 
 const sl_queue_ops sl_queue_cuda = {.name = "cuda", .open = refuse_queue,

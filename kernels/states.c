@@ -47,7 +47,7 @@ static sl_status share(const sl_call *call, int32_t device, sli_prepare *prepare
   return SL_OK;
 }
 
-static bool leave(const void *state) {
+static bool states_leave(const void *state) {
   shared **at = &all_shared, *s;
   while ((*at)->state != state) at = &(*at)->next;
   s = *at;
@@ -66,7 +66,7 @@ sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prep
 
 bool sli_state_leave(const void *state) {
   pthread_mutex_lock(&sharing);
-  bool last = leave(state);
+  bool last = states_leave(state);
   pthread_mutex_unlock(&sharing);
   return last;
 }

@@ -32,7 +32,7 @@ static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
 /* Two products in the forward and five in the backward pass, over the scores of keys inside the
  * attention mask. Document boundaries depend on data and are not counted. */
 static double attention_flops(const sl_attrs *attrs, const sl_type *o, int products) {
-  return products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, o->dim[1]);
+  return products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, o->dim[1]);
 }
 
 #define COST(name_, o_, nout_, products_)                                      \

@@ -152,7 +152,7 @@ static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 static void cost(const sl_attrs *attrs, const sl_type *o, int products, double *flops,
                  double *bytes) {
   sl_type record = record_type(attrs, o);
-  *flops = products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, attrs->length);
+  *flops = products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
   *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(&record);
 }
 
@@ -173,7 +173,7 @@ static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 const sl_op sl_op_attention_piece = {
     .name = "attention_piece", .min_in = 3, .max_in = 4, .nout = -1, .outputs = piece_outputs,
     .narrow_in = 7, .narrow_out = 5,
-    .pieces = SL_PIECES_STATE, .updates = 12, .again = &sl_op_attention_piece_again,
+    .pieces = SL_PIECES_STATE, .updates = 12, .rematerialized = &sl_op_attention_piece_again,
     .rounds = true, .infer = piece_infer, .cost = piece_cost,
     .signatures = piece_signatures,
     .grad = {{.op = &sl_op_attention_piece_b, .cls = SL_CLASS_B,
@@ -192,7 +192,7 @@ const sl_op sl_op_attention_packed_piece = {
     .name = "attention_packed_piece", .min_in = 1, .max_in = 2, .nout = -1,
     .outputs = packed_outputs,
     .narrow_in = 1, .narrow_out = 13,
-    .pieces = SL_PIECES_STATE, .updates = 20, .again = &sl_op_attention_packed_piece_again,
+    .pieces = SL_PIECES_STATE, .updates = 20, .rematerialized = &sl_op_attention_packed_piece_again,
     .rounds = true, .infer = packed_infer, .cost = piece_cost,
     .signatures = packed_signatures,
     .grad = {{.op = &sl_op_attention_packed_piece_b, .cls = SL_CLASS_B,

@@ -61,15 +61,15 @@ static sl_status again_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 }
 
 static sl_status share_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type forward[3], ids = ids_type(attrs, &in[0]), parts[] = {in[0], in[SLI_SHARE_BACK_KV]};
+  sl_type forward[3], ids = ids_type(attrs, &in[0]), parts[] = {in[0], in[SLI_SHARE_BACKWARD_KV]};
   SLI_TRY(share_infer(attrs, 2, parts, forward));
   SLI_TRY(sli_want("record", &in[1], &forward[2]));
-  SLI_TRY(sli_want("o", &in[SLI_SHARE_BACK_O], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[SLI_SHARE_BACK_LSE], &forward[1]));
-  SLI_TRY(sli_want("do", &in[SLI_SHARE_BACK_DO], &forward[0]));
-  if (nin > SLI_SHARE_BACK_IDS) SLI_TRY(sli_want("ids", &in[SLI_SHARE_BACK_IDS], &ids));
+  SLI_TRY(sli_want("o", &in[SLI_SHARE_BACKWARD_O], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[SLI_SHARE_BACKWARD_LSE], &forward[1]));
+  SLI_TRY(sli_want("do", &in[SLI_SHARE_BACKWARD_DO], &forward[0]));
+  if (nin > SLI_SHARE_BACKWARD_IDS) SLI_TRY(sli_want("ids", &in[SLI_SHARE_BACKWARD_IDS], &ids));
   out[0] = in[0];
-  out[1] = in[SLI_SHARE_BACK_KV];
+  out[1] = in[SLI_SHARE_BACKWARD_KV];
   out[2] = in[1];
   return SL_OK;
 }
@@ -89,7 +89,7 @@ static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_sign
 /* Cost of a piece of average length and position, with half of the record filled. */
 static void cost(const sl_attrs *attrs, const sl_type *o, const sl_type *record, int products, double *flops,
                  double *bytes) {
-  *flops = products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, attrs->length);
+  *flops = products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
   *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(record);
 }
 
@@ -102,7 +102,7 @@ static void share_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 static void share_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                          double *flops, double *bytes) {
   (void)nin, (void)out;
-  cost(attrs, &in[SLI_SHARE_BACK_O], &in[1], 5, flops, bytes);
+  cost(attrs, &in[SLI_SHARE_BACKWARD_O], &in[1], 5, flops, bytes);
 }
 
 /* ---- ops -------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static void share_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 const sl_op sl_op_attention_share = {
     .name = "attention_share", .min_in = 2, .max_in = 3, .nout = -1, .outputs = share_outputs,
     .narrow_in = 3, .narrow_out = 5,
-    .pieces = SL_PIECES_STATE, .updates = 12, .again = &sl_op_attention_share_again,
+    .pieces = SL_PIECES_STATE, .updates = 12, .rematerialized = &sl_op_attention_share_again,
     .rounds = true, .infer = share_infer, .cost = share_cost, .signatures = signatures,
     .grad = {{.op = &sl_op_attention_share_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_IN(1), SL_OUTS(3)},
@@ -119,7 +119,7 @@ const sl_op sl_op_attention_share = {
 
 const sl_op sl_op_attention_share_b = {
     .name = "attention_share_b", .min_in = 6, .max_in = 7, .nout = 3,
-    .narrow_in = 0x37, .narrow_out = 7, .unread = 1u << SLI_SHARE_BACK_KV,
+    .narrow_in = 0x37, .narrow_out = 7, .unread = 1u << SLI_SHARE_BACKWARD_KV,
     .pieces = SL_PIECES_STATE, .updates = 4,
     .rounds = true, .infer = share_b_infer, .cost = share_b_cost,
 };

@@ -58,11 +58,11 @@ static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   sl_type forward[2];
   SLI_TRY(want_chunk(attrs, in, forward));
-  SLI_TRY(sli_want("o", &in[SLI_STEP_BACK_O], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[SLI_STEP_BACK_LSE], &forward[1]));
-  SLI_TRY(sli_want("do", &in[SLI_STEP_BACK_DO], &forward[0]));
-  SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_BACK_IDS));
-  if (is_there(nin, in, SLI_STEP_BACK_DQ)) SLI_TRY(sli_want("dq", &in[SLI_STEP_BACK_DQ], &in[0]));
+  SLI_TRY(sli_want("o", &in[SLI_STEP_BACKWARD_O], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[SLI_STEP_BACKWARD_LSE], &forward[1]));
+  SLI_TRY(sli_want("do", &in[SLI_STEP_BACKWARD_DO], &forward[0]));
+  SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_BACKWARD_IDS));
+  if (is_there(nin, in, SLI_STEP_BACKWARD_DQ)) SLI_TRY(sli_want("dq", &in[SLI_STEP_BACKWARD_DQ], &in[0]));
   out[0] = in[0];
   out[1] = in[1];
   return SL_OK;
@@ -81,10 +81,10 @@ static double clamped_sum(int64_t first, int64_t n, int64_t most) {
 
 /* Returns the number of (query, key) pairs inside the mask. */
 static double pairs_of(const sl_attrs *attrs, const sli_span *s) {
-  sli_sight sight = sli_step_sight(attrs, NULL);
+  sli_mask mask = sli_step_mask(attrs, NULL);
   int64_t ahead = s->at_query - s->at_key;
-  return clamped_sum(ahead + sight.ahead + 1, s->queries, s->keys) -
-         clamped_sum(ahead - sight.behind, s->queries, s->keys);
+  return clamped_sum(ahead + mask.ahead + 1, s->queries, s->keys) -
+         clamped_sum(ahead - mask.behind, s->queries, s->keys);
 }
 
 static void cost(const sl_attrs *attrs, int products, int nin, const sl_type *in, int nout,
@@ -122,13 +122,13 @@ static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 const sl_op sl_op_attention_step = {
     .name = "attention_step", .min_in = 2, .max_in = SLI_STEP_INPUTS, .nout = 2,
-    .over = {1u << SLI_STEP_O, 1u << SLI_STEP_LSE},
+    .in_place = {1u << SLI_STEP_O, 1u << SLI_STEP_LSE},
     .rounds = true, .infer = step_infer, .cost = step_cost,
     .hash = hash_spans,
 };
 
 const sl_op sl_op_attention_step_b = {
     .name = "attention_step_b", .min_in = 5, .max_in = SLI_STEP_BACK_INPUTS, .nout = 2,
-    .over = {1u << SLI_STEP_BACK_DQ},
+    .in_place = {1u << SLI_STEP_BACKWARD_DQ},
     .rounds = true, .infer = step_b_infer, .cost = step_b_cost, .hash = hash_spans,
 };

@@ -146,7 +146,7 @@ static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 static void cost(const sl_call_cut *cut, const sl_attrs *attrs, const sl_type *o, int products,
                  double *flops, double *bytes) {
   double share = cut ? 2.0 / (cut->pieces + 1) : 1;
-  *flops = share * products * (double)sl_type_elements(o) * sli_sight_pairs(attrs, attrs->length);
+  *flops = share * products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
   *bytes = share * products * 2 * (double)sl_type_bytes(o);
 }
 

@@ -39,7 +39,7 @@ SLI_COST(cost_swiglu_b, 0, 2, 25)
 const sl_op sl_op_add = {
     .name = "add", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {3},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {3},
     .infer = infer_one, .cost = cost_1,
     .signatures = add_signatures,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
@@ -49,7 +49,7 @@ const sl_op sl_op_add = {
 const sl_op sl_op_mul = {
     .name = "mul", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {3},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {3},
     .infer = infer_one, .cost = cost_1,
     .grad = {{.op = &sl_op_mul_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}},
@@ -58,14 +58,14 @@ const sl_op sl_op_mul = {
 const sl_op sl_op_mul_b = {
     .name = "mul_b", .min_in = 3, .max_in = 3, .nout = 2,
     .narrow_in = 7, .narrow_out = 3,
-    .pieces = SL_PIECES_ROWS, .over = {7, 7},
+    .pieces = SL_PIECES_ROWS,    .in_place = {7, 7},
     .infer = infer_two, .cost = cost_2,
 };
 
 const sl_op sl_op_gelu = {
     .name = "gelu", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {1},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},
     .infer = infer_one, .cost = cost_tanh,
     .grad = {{.op = &sl_op_gelu_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -74,14 +74,14 @@ const sl_op sl_op_gelu = {
 const sl_op sl_op_gelu_b = {
     .name = "gelu_b", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {3},
+    .pieces = SL_PIECES_ROWS,    .in_place = {3},
     .infer = infer_one, .cost = cost_tanh,
 };
 
 const sl_op sl_op_relu = {
     .name = "relu", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {1},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},
     .infer = infer_one, .cost = cost_1,
     .grad = {{.op = &sl_op_relu_b, .cls = SL_CLASS_B,
               .in = {SL_OUT(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -90,14 +90,14 @@ const sl_op sl_op_relu = {
 const sl_op sl_op_relu_b = {
     .name = "relu_b", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {3},
+    .pieces = SL_PIECES_ROWS,    .in_place = {3},
     .infer = infer_one, .cost = cost_1,
 };
 
 const sl_op sl_op_tanh = {
     .name = "tanh", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {1},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},
     .infer = infer_one, .cost = cost_tanh,
     .grad = {{.op = &sl_op_tanh_b, .cls = SL_CLASS_B,
               .in = {SL_OUT(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -106,14 +106,14 @@ const sl_op sl_op_tanh = {
 const sl_op sl_op_tanh_b = {
     .name = "tanh_b", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {3},
+    .pieces = SL_PIECES_ROWS,    .in_place = {3},
     .infer = infer_one, .cost = cost_1,
 };
 
 const sl_op sl_op_swiglu = {
     .name = "swiglu", .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 3, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {3},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {3},
     .infer = infer_one, .cost = cost_tanh,
     .grad = {{.op = &sl_op_swiglu_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}},
@@ -122,6 +122,6 @@ const sl_op sl_op_swiglu = {
 const sl_op sl_op_swiglu_b = {
     .name = "swiglu_b", .min_in = 3, .max_in = 3, .nout = 2,
     .narrow_in = 7, .narrow_out = 3,
-    .pieces = SL_PIECES_ROWS, .over = {7, 7},
+    .pieces = SL_PIECES_ROWS,    .in_place = {7, 7},
     .infer = infer_two, .cost = cost_swiglu_b,
 };

@@ -101,7 +101,7 @@ const sl_op sl_op_embedding_w = {
 const sl_op sl_op_position = {
     .name = "position", .served = &sl_op_position_served, .min_in = 2, .max_in = 2, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_POSITIONS, .over = {1}, .whole = 2,
+    .pieces = SL_PIECES_POSITIONS,    .in_place = {1}, .whole = 2,
     .infer = position_infer, .cost = position_cost,
     .signatures = position_signatures,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},

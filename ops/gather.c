@@ -143,7 +143,7 @@ const sl_op sl_op_gather_b = {
 
 const sl_op sl_op_scatter_add = {
     .name = "scatter_add", .min_in = 2, .max_in = 3, .nout = 1,
-    .narrow_in = 5, .narrow_out = 1, .mixed = true, .over = {4},
+    .narrow_in = 5, .narrow_out = 1, .mixed = true,    .in_place = {4},
     .pieces = SL_PIECES_SIGNATURES, .signatures = scatter_signatures,
     .infer = scatter_infer, .cost = scatter_cost, .check = scatter_check,
     .grad = {{.op = &sl_op_gather, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1,

@@ -80,7 +80,7 @@ static int group_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *
 const sl_op sl_op_group_norm = {
     .name = "group_norm", .min_in = 3, .max_in = 3, .nout = 3,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES, .over = {1}, .signatures = group_norm_signatures,
+    .pieces = SL_PIECES_SIGNATURES,    .in_place = {1}, .signatures = group_norm_signatures,
     .infer = group_norm_infer, .cost = group_norm_cost,
     .grad = {{.op = &sl_op_group_norm_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)}, .nof = 1, .of = {0}},
@@ -91,7 +91,7 @@ const sl_op sl_op_group_norm = {
 const sl_op sl_op_group_norm_b = {
     .name = "group_norm_b", .min_in = 5, .max_in = 5, .nout = 1,
     .narrow_in = 0x11, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES, .over = {1 | 1 << 4},
+    .pieces = SL_PIECES_SIGNATURES,    .in_place = {1 | 1 << 4},
     .infer = group_norm_b_infer, .cost = group_norm_b_cost,
 };
 

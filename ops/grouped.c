@@ -90,7 +90,7 @@ static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type 
  * their experts. */
 static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_signature *out) {
-  sl_sbp last = sli_split(in[1].ndim), rows = {SL_ROUTED, in[0].ndim - 2}, ids = {SL_ROUTED, in[1].ndim - 1};
+  sl_sbp last = sli_split(in[1].ndim), rows = {SL_DISPATCHED, in[0].ndim - 2}, ids = {SL_DISPATCHED, in[1].ndim - 1};
   (void)attrs, (void)nin;
   out[0] = (sl_signature){.in = {[2] = sli_split(0)}, .out = {sli_partial()}, .first = 3};
   out[1] = (sl_signature){.in = {[2] = sli_split(1)}, .out = {last}};

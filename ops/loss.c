@@ -168,7 +168,7 @@ const sl_op sl_op_cross_entropy = {
 const sl_op sl_op_cross_entropy_b = {
     .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .padded = true,
-    .pieces = SL_PIECES_ROWS, .over = {1},
+    .pieces = SL_PIECES_ROWS,    .in_place = {1},
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost,
 };
 
@@ -223,6 +223,6 @@ const sl_op sl_op_mse = {
 const sl_op sl_op_mse_b = {
     .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
     .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {3},
+    .pieces = SL_PIECES_ROWS,    .in_place = {3},
     .infer = mse_b_infer, .cost = mse_b_cost,
 };

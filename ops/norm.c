@@ -93,7 +93,7 @@ SLI_COST(rmsnorm_w_cost, 0, 1, 3)
 const sl_op sl_op_layernorm = {
     .name = "layernorm", .min_in = 3, .max_in = 3, .nout = 3,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ROWS, .over = {1}, .whole = 6,
+    .pieces = SL_PIECES_ROWS,    .in_place = {1}, .whole = 6,
     .infer = layernorm_infer, .cost = layernorm_cost,
     .grad = {{.op = &sl_op_layernorm_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)}, .nof = 1, .of = {0}},
@@ -104,7 +104,7 @@ const sl_op sl_op_layernorm = {
 const sl_op sl_op_layernorm_b = {
     .name = "layernorm_b", .min_in = 5, .max_in = 5, .nout = 1,
     .narrow_in = 0x11, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {1 | 1 << 4},
+    .pieces = SL_PIECES_ROWS,    .in_place = {1 | 1 << 4},
     .infer = layernorm_b_infer, .cost = layernorm_b_cost,
 };
 
@@ -119,7 +119,7 @@ const sl_op sl_op_layernorm_w = {
 const sl_op sl_op_rmsnorm = {
     .name = "rmsnorm", .min_in = 2, .max_in = 2, .nout = 2,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ROWS, .over = {1}, .whole = 2,
+    .pieces = SL_PIECES_ROWS,    .in_place = {1}, .whole = 2,
     .infer = rmsnorm_infer, .cost = rmsnorm_cost,
     .grad = {{.op = &sl_op_rmsnorm_b, .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}},
@@ -130,7 +130,7 @@ const sl_op sl_op_rmsnorm = {
 const sl_op sl_op_rmsnorm_b = {
     .name = "rmsnorm_b", .min_in = 4, .max_in = 4, .nout = 1,
     .narrow_in = 9, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {1 | 1 << 3},
+    .pieces = SL_PIECES_ROWS,    .in_place = {1 | 1 << 3},
     .infer = rmsnorm_b_infer, .cost = rmsnorm_b_cost,
 };
 

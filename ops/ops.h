@@ -8,7 +8,7 @@
 #include <sluice/ops.h>
 
 #include "base/base.h"
-#include "ops/sight.h"
+#include "ops/mask.h"
 
 /* Fails with SL_E_SHAPE and the text "<what was expected>, got <type>". */
 sl_status sli_misfit(const sl_type *got, const char *expected, ...)
@@ -127,7 +127,7 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * the existing rows only.
  * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch)
  * likewise.
- * linear_served and embedding_served read weights in any storage format (ops/rest.h);
+ * linear_served and embedding_served read weights in any storage format (ops/storage.h);
  * attrs.dims[0]: the table's width.
  * begin(tokens, batch) -> the tokens of the tick's rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most; sample(logits, batch) -> one

@@ -34,7 +34,7 @@ SLI_COST(numbers_cost, 0, 1, 40)
 const sl_op sl_op_dropout = {
     .name = "dropout", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true, .located = true,
-    .pieces = SL_PIECES_ELEMENTS, .over = {1},
+    .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},
     .infer = dropout_infer, .cost = dropout_cost,
     .grad = {{.op = &sl_op_dropout, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

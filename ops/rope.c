@@ -153,7 +153,7 @@ static sl_status read_value(const char **at, const struct kind *kind, sl_rope *o
   return SL_OK;
 }
 
-static sl_status check(const struct kind *kind, sl_rope *out) {
+static sl_status rope_check(const struct kind *kind, sl_rope *out) {
   for (const key *k = kind->keys; k->name; k++) {
     double *value = field(out, k);
     if (*value == 0 && !k->optional)
@@ -172,5 +172,5 @@ sl_status sl_rope_parse(const char *text, sl_rope *out) {
   sl_status status = length ? find_kind(text, length, out) : SL_OK;
   const char *at = text + length + (text[length] == ':');
   while (!status && *at) status = read_value(&at, &kinds[out->kind], out);
-  return status ? status : check(&kinds[out->kind], out);
+  return status ? status : rope_check(&kinds[out->kind], out);
 }

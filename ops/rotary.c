@@ -42,7 +42,7 @@ static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
 const sl_op sl_op_rotary = {
     .name = "rotary", .served = &sl_op_rotary_served, .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_POSITIONS, .over = {1},
+    .pieces = SL_PIECES_POSITIONS,    .in_place = {1},
     .infer = rotary_infer, .cost = rotary_cost,
     .keeps = rotary_keeps,
     .hash = sli_rope_hash, .signatures = rotary_signatures,
@@ -54,7 +54,7 @@ const sl_op sl_op_rotary = {
 const sl_op sl_op_rotary_b = {
     .name = "rotary_b", .min_in = 1, .max_in = 1, .nout = 1,
     .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .over = {1},
+    .pieces = SL_PIECES_ROWS,    .in_place = {1},
     .infer = rotary_infer, .cost = rotary_cost,
     .keeps = rotary_keeps,
     .hash = sli_rope_hash,

@@ -80,7 +80,7 @@ const sl_op sl_op_top_k = {
 
 const sl_op sl_op_cumsum = {
     .name = "cumsum", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .over = {1},
+    .narrow_in = 1, .narrow_out = 1,    .in_place = {1},
     .pieces = SL_PIECES_SIGNATURES, .signatures = cumsum_signatures,
     .infer = cumsum_infer, .cost = cumsum_cost,
     .grad = {{.op = &sl_op_cumsum_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
@@ -88,7 +88,7 @@ const sl_op sl_op_cumsum = {
 
 const sl_op sl_op_cumsum_b = {
     .name = "cumsum_b", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .over = {1},
+    .narrow_in = 1, .narrow_out = 1,    .in_place = {1},
     .pieces = SL_PIECES_SIGNATURES,
     .infer = cumsum_infer, .cost = cumsum_cost,
 };

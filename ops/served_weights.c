@@ -5,14 +5,14 @@
 #include "base/base.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 
 /* Checks for rows of k numbers in any storage format. */
 static sl_status want_rows(const char *what, const sl_type *in, int64_t k) {
   sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, k);
-  sl_rest rest = sli_rest_of(in, k);
-  sl_type lies = sli_rest_type(rest, &values);
-  if (sli_rest_fits(rest, &values)) return sli_want(what, in, &lies);
+  sl_storage storage = sli_storage_of(in, k);
+  sl_type lies = sli_storage_type(storage, &values);
+  if (sli_storage_fits(storage, &values)) return sli_want(what, in, &lies);
   return sli_misfit(in, "%s must have rows of %lld numbers", what, (long long)k);
 }
 

@@ -44,7 +44,7 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   const sl_op sl_op_##name_ = {                                                \
       .name = #name_, .min_in = 1, .max_in = 1, .nout = 1,                     \
       .narrow_in = 1, .narrow_out = 1, .cheap = true,                          \
-      .pieces = SL_PIECES_ELEMENTS, .over = {1},                               \
+      .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},                               \
       .infer = infer_, .cost = name_##_cost,                            \
       __VA_ARGS__                                                              \
   };
@@ -54,7 +54,7 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   const sl_op sl_op_##name_##_b = {                                            \
       .name = #name_ "_b", .min_in = 2, .max_in = 2, .nout = 1,                \
       .narrow_in = 3, .narrow_out = 1,                                         \
-      .pieces = SL_PIECES_ELEMENTS, .over = {3},                               \
+      .pieces = SL_PIECES_ELEMENTS,    .in_place = {3},                               \
       .infer = unary_b_infer, .cost = name_##_b_cost,                          \
   };
 

@@ -322,7 +322,7 @@ const sl_op sl_op_split = {
 
 const sl_op sl_op_reshape = {
     .name = "reshape", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .over = {1},
+    .narrow_in = 1, .narrow_out = 1,    .in_place = {1},
     .pieces = SL_PIECES_SIGNATURES, .signatures = reshape_signatures,
     .infer = reshape_infer, .cost = move_cost, .cheap = true,
     .hash = reshape_hash,
@@ -332,7 +332,7 @@ const sl_op sl_op_reshape = {
 
 const sl_op sl_op_reshape_b = {
     .name = "reshape_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .over = {1}, .unread = 2,
+    .narrow_in = 1, .narrow_out = 1,    .in_place = {1}, .unread = 2,
     .pieces = SL_PIECES_SIGNATURES,
     .infer = reshape_b_infer, .cost = move_cost, .hash = reshape_hash,
 };

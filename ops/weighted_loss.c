@@ -116,7 +116,7 @@ const sl_op sl_op_weighted_cross_entropy = {
 const sl_op sl_op_weighted_cross_entropy_b = {
     .name = "weighted_cross_entropy_b", .min_in = 5, .max_in = 6, .nout = 1,
     .narrow_in = 1, .narrow_out = 1, .padded = true,
-    .pieces = SL_PIECES_ROWS, .over = {1},
+    .pieces = SL_PIECES_ROWS,    .in_place = {1},
     .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost,
 };
 

@@ -48,7 +48,7 @@ static sl_status select_source(hwloc_topology_t topology, const char *descriptio
   return SL_OK;
 }
 
-static sl_status load(const char *description, hwloc_topology_t *out) {
+static sl_status machine_load(const char *description, hwloc_topology_t *out) {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "hwloc does not start");
   /* I/O devices of a described machine are free to load; for this one near.c asks the system. */
@@ -97,7 +97,7 @@ static hwloc_obj_t find_locality(const sl_machine *machine, int node) {
 
 sl_status sl_machine_create(const char *description, sl_machine **out) {
   hwloc_topology_t topology = NULL;
-  sl_status status = load(description, &topology);
+  sl_status status = machine_load(description, &topology);
   if (status) return status;
   sl_machine *machine = sli_calloc(1, sizeof *machine);
   machine->topology = topology;

@@ -41,7 +41,7 @@ static int count_free(const filling *fill, hwloc_obj_t part) {
 }
 
 /* Gives the next device the first T free cores of a part that has them. */
-static void take(filling *fill, hwloc_obj_t part) {
+static void placement_place_take(filling *fill, hwloc_obj_t part) {
   int first, end, *core = fill->core + fill->placed++ * fill->threads;
   sli_machine_range(fill->machine, part, &first, &end);
   for (int i = first, t = 0; t < fill->threads; i++) {
@@ -59,7 +59,7 @@ static int fill_part(filling *fill, hwloc_obj_t part, int want) {
   if (part->type != fill->machine->leaf)
     for (hwloc_obj_t child = part->first_child; child; child = child->next_sibling)
       left -= fill_part(fill, child, left);
-  for (; left > 0; left--) take(fill, part);
+  for (; left > 0; left--) placement_place_take(fill, part);
   return room;
 }
 

@@ -126,7 +126,7 @@ static void admit(choice *c) {
 
 /* ---- replay of a log ------------------------------------------------------------------------- */
 
-static request *find(const sl_session *s, uint64_t id) {
+static request *choose_find(const sl_session *s, uint64_t id) {
   request *r = s->requests;
   while (r && r->id != id) r = r->next;
   return r;
@@ -174,7 +174,7 @@ static bool follow_cancel(sl_session *s, request *r) {
 /* Replays one word. False: its requests, tokens or pages are not there yet. Requests that have
  * ended are skipped. */
 static bool follow_word(choice *c, const sli_log_entry *e) {
-  request *r = find(c->s, e->id);
+  request *r = choose_find(c->s, e->id);
   if (!e->id) return refuse_line(c->s, e, "which there cannot be");
   if (!r) return e->id <= c->s->last_id;
   if (e->kind == SLI_LOG_CANCELS) return follow_cancel(c->s, r);
@@ -194,7 +194,7 @@ static bool follow(choice *c) {
 }
 
 /* Chooses the parts of a tick; returns whether there are any, or the session is closing. */
-static bool choose(sl_session *s, tick *t) {
+static bool serve_choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   if (!s->log.at) t->count = 0, t->load = (load){0};
   if (s->closing) return true;
@@ -259,7 +259,7 @@ static void wait_for_work(sl_session *s) {
 static tick *next_tick(const sl_session *s) { return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most]; }
 
 static void wait_for_tick(sl_session *s, tick *t) {
-  while (!choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
+  while (!serve_choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
 }
 
 static void begin_tick(sl_session *s, tick *t) {
@@ -274,7 +274,7 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at) {
   tick *t = next_tick(s);
   uint64_t again = s->play ? s->play->go_on(s->play, s) : 0;
   if (!s->play) wait_for_tick(s, t);
-  if (!s->play || choose(s, t)) {
+  if (!s->play || serve_choose(s, t)) {
     begin_tick(s, t);
     again = 0;
   }

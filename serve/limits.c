@@ -2,7 +2,7 @@
 /* Limits within a session's sizes, which may change while it runs. */
 #include "serve/serve.h"
 
-static sl_status check(const char *name, int64_t n, int64_t least, int64_t most) {
+static sl_status limits_check(const char *name, int64_t n, int64_t least, int64_t most) {
   if (!n || (n >= least && n <= most)) return SL_OK;
   return sl_fail(SL_E_USAGE, "%s=%lld: from %lld to %lld can be", name, (long long)n, (long long)least,
                  (long long)most);
@@ -10,11 +10,11 @@ static sl_status check(const char *name, int64_t n, int64_t least, int64_t most)
 
 static sl_status check_all(const sl_session_info *a, const sl_session_limits *l) {
   enum { MOST_WAITING = 1 << 20 };
-  sl_status status = check("rows", l->rows, 1, a->rows);
-  if (!status) status = check("pages", l->pages, sli_pages_of(a->context), a->pages);
-  if (!status) status = check("sequences", l->sequences, 1, a->sequences);
-  if (!status) status = check("groups", l->groups, 1, a->groups);
-  return status ? status : check("queue", l->queue, 1, MOST_WAITING);
+  sl_status status = limits_check("rows", l->rows, 1, a->rows);
+  if (!status) status = limits_check("pages", l->pages, sli_pages_of(a->context), a->pages);
+  if (!status) status = limits_check("sequences", l->sequences, 1, a->sequences);
+  if (!status) status = limits_check("groups", l->groups, 1, a->groups);
+  return status ? status : limits_check("queue", l->queue, 1, MOST_WAITING);
 }
 
 sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits) {

@@ -41,7 +41,7 @@ uint64_t sli_prefixes_root(const request *r) {
 }
 
 /* Finds the page with these tokens behind the page named `before`; -1: none. */
-static int32_t find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
+static int32_t prefixes_find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   int32_t i = *bucket(p, before, tokens);
   while (i >= 0 && (p->of[i].before != before || memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
     i = p->of[i].next;
@@ -60,7 +60,7 @@ void sli_prefixes_drop(sli_pages *p, int32_t page) {
 /* Names a page and returns the name. If another page has the same contents, returns that page's
  * name. */
 static uint64_t give_name(sli_pages *p, int32_t page, uint64_t before, const int32_t *tokens) {
-  int32_t had = find(p, before, tokens), *at = bucket(p, before, tokens);
+  int32_t had = prefixes_find(p, before, tokens), *at = bucket(p, before, tokens);
   if (had >= 0) return p->of[had].name;
   sli_page *x = &p->of[page];
   x->name = ++p->names;
@@ -81,7 +81,7 @@ int64_t sli_prefixes_find(const sl_session *s, request *r) {
   const sli_pages *p = s->pages;
   int64_t n = 0, most = s->options.prefixes == SL_PREFIXES_APART ? 0 : (r->count - 1) / SL_PAGE;
   uint64_t name = sli_prefixes_root(r);
-  for (int32_t i; n < most && (i = find(p, name, r->tokens + n * SL_PAGE)) >= 0; name = p->of[i].name)
+  for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0; name = p->of[i].name)
     r->pages[n++] = i;
   return n;
 }

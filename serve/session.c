@@ -32,7 +32,7 @@ void sli_session_run(sl_session *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
-static void *run(void *arg) {
+static void *session_run(void *arg) {
   sli_session_run(arg);
   return NULL;
 }
@@ -41,10 +41,10 @@ static void *run(void *arg) {
 
 static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? given : otherwise); }
 
-static sl_rest rest_of(void *ctx, const char *param) {
+static sl_storage storage_of(void *ctx, const char *param) {
   const sl_session *s = ctx;
-  if (s->stored) return sli_weights_rest(s->stored, param);
-  return s->options.lower.numbers.dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
+  if (s->stored) return sli_weights_storage(s->stored, param);
+  return s->options.lower.numbers.dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
 }
 
 /* Lowers the graph. The weight index (s->stored) is all that the passes see of files. */
@@ -64,7 +64,7 @@ static sl_status read_sizes(sl_session *s) {
   int stages = SLI_MAX(o->lower.parallel.stages, 1) * SLI_MAX(o->lower.schedule.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
   s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .kv = o->kv, .fill = sli_session_choose,
-                            .await = sli_session_await, .rest = rest_of, .ctx = s};
+                            .await = sli_session_await, .storage = storage_of, .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
@@ -206,7 +206,7 @@ static void make_ticks(sl_session *s) {
 static sl_status start_thread(sl_session *s) {
   s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (s->wake < 0) return sl_fail(SL_E_IO, "no file descriptor for a session's events");
-  s->started = s->ran = !pthread_create(&s->thread, NULL, run, s);
+  s->started = s->ran = !pthread_create(&s->thread, NULL, session_run, s);
   return s->started ? SL_OK : sl_fail(SL_E_MEMORY, "no thread for a session");
 }
 

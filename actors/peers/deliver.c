@@ -13,7 +13,7 @@
 
 _Static_assert(sizeof(sli_message) == SL_MESSAGE_BYTES, "what peers pass on");
 
-static sl_status refuse(const sli_message *m, const char *why) {
+static sl_status deliver_refuse(const sli_message *m, const char *why) {
   return sl_fail(SL_E_INPUT, "a message of kind %d for register %d, slot %d, key %lld: %s",
                  m->kind, m->reg, m->slot, (long long)m->key, why);
 }
@@ -23,21 +23,21 @@ static bool is_slot(const sl_register *r, int32_t slot) {
 }
 
 static sl_status check_free(const sl_runtime *rt, const sli_message *m) {
-  if (!sli_runtime_takes_free(rt, m->reg)) return refuse(m, "its producer is not here");
+  if (!sli_runtime_takes_free(rt, m->reg)) return deliver_refuse(m, "its producer is not here");
   bool there = is_slot(&sli_runtime_plan(rt)->regs[m->reg], m->slot);
-  return there ? SL_OK : refuse(m, "there is no such slot");
+  return there ? SL_OK : deliver_refuse(m, "there is no such slot");
 }
 
 /* Handles a message without data. */
 static sl_status take_note(sl_runtime *rt, const sli_message *m, bool on_carrier) {
   if (m->reg < 0 || m->reg >= sli_runtime_plan(rt)->nregs)
-    return refuse(m, "there is no such register");
+    return deliver_refuse(m, "there is no such register");
   if (m->kind == SLI_WANTED) {
-    if (!sli_runtime_is_lazy(rt, m->reg)) return refuse(m, "nobody is lazy about it");
+    if (!sli_runtime_is_lazy(rt, m->reg)) return deliver_refuse(m, "nobody is lazy about it");
     sli_runtime_tell_readers(rt, m, on_carrier);
     return SL_OK;
   }
-  if (m->kind != SLI_FREE) return refuse(m, "no such message goes between processes");
+  if (m->kind != SLI_FREE) return deliver_refuse(m, "no such message goes between processes");
   sl_status status = check_free(rt, m);
   if (!status) sli_runtime_tell_writer(rt, m, on_carrier);
   return status;
@@ -50,7 +50,7 @@ sl_status sl_runtime_deliver(sl_runtime *rt, const void *message) {
 /* Size of the data that comes with a message. */
 static size_t message_bytes(const sl_runtime *rt, const sl_register *r, const sli_message *m) {
   if (!sli_runtime_has_data(rt)) return 0;
-  return r->rows ? sl_row_bytes(r) * (size_t)m->extent : r->slot_bytes;
+  return r->rows ? sl_row_bytes(r) * (size_t)m->valid_rows : r->slot_bytes;
 }
 
 sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out) {
@@ -59,9 +59,9 @@ sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel
   *out = (sl_parcel){.link = SL_NONE};
   if (m->kind != SLI_READY) return SL_OK;
   if (m->reg < 0 || m->reg >= plan->nregs || !sli_runtime_is_carried(rt, m->reg))
-    return refuse(m, "no link carries it");
+    return deliver_refuse(m, "no link carries it");
   const sl_register *r = &plan->regs[m->reg];
-  if (m->extent < 0 || m->extent > r->rows) return refuse(m, "its slots have no such rows");
+  if (m->valid_rows < 0 || m->valid_rows > r->rows) return deliver_refuse(m, "its slots have no such rows");
   *out = (sl_parcel){.link = plan->actors[r->producer].queue, .number = m->fence,
                      .bytes = message_bytes(rt, r, m)};
   return SL_OK;
@@ -71,11 +71,11 @@ static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t 
   sl_parcel parcel;
   sl_status status = sl_runtime_parcel(rt, m, &parcel);
   if (status) return status;
-  if (parcel.link == SL_NONE) return refuse(m, "it says nothing of data");
+  if (parcel.link == SL_NONE) return deliver_refuse(m, "it says nothing of data");
   const sl_register *r = &sli_runtime_plan(rt)->regs[m->reg];
-  if (!sli_runtime_has_device(rt, r->device)) return refuse(m, "it does not lie here");
-  if (!is_slot(r, m->slot)) return refuse(m, "there is no such slot");
-  return bytes == parcel.bytes ? SL_OK : refuse(m, "its data has another size");
+  if (!sli_runtime_has_device(rt, r->device)) return deliver_refuse(m, "it does not lie here");
+  if (!is_slot(r, m->slot)) return deliver_refuse(m, "there is no such slot");
+  return bytes == parcel.bytes ? SL_OK : deliver_refuse(m, "its data has another size");
 }
 
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {
@@ -88,7 +88,7 @@ sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes) 
   if (!bytes && m->kind != SLI_READY) return take_note(rt, m, true);
   sl_status status = check_ready(rt, m, bytes);
   if (status) return status;
-  sli_runtime_fill_slot(rt, m->reg, m->key, m->slot, m->extent);
+  sli_runtime_fill_slot(rt, m->reg, m->key, m->slot, m->valid_rows);
   sli_runtime_tell_readers(rt, m, true);
   return SL_OK;
 }

@@ -34,7 +34,7 @@ static bool link_launch(void *queue, const sl_program *program, const sl_firing 
     return true;
   }
   sli_message m = {.key = move->key, .reg = move->reg, .slot = move->slot, .kind = SLI_READY,
-                   .extent = move->extent, .fence = ++q->carried};
+                   .valid_rows = move->valid_rows, .fence = ++q->carried};
   return q->peers->send(q->peers->ctx, q->process, &m, firing->bases[0], move->bytes, fence);
 }
 

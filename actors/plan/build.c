@@ -93,7 +93,7 @@ static void *copy_table(sl_plan *plan, const void *table, int32_t count, size_t 
 
 int32_t sl_plan_add_register(sl_plan *plan, sl_register reg) {
   reg.quota_name = sli_arena_strdup(&plan->memory->arena, reg.quota_name);
-  reg.extents = copy_table(plan, reg.extents, reg.nextents, sizeof *reg.extents);
+  reg.lengths = copy_table(plan, reg.lengths, reg.nlengths, sizeof *reg.lengths);
   ADD(plan, regs, nregs, reg);
   return plan->nregs - 1;
 }
@@ -284,7 +284,7 @@ static void set_strides(sl_plan *plan, const uint8_t *paged) {
   }
 }
 
-static void place(sl_room *room, sl_register *r, bool paged) {
+static void plan_build_place(sl_room *room, sl_register *r, bool paged) {
   size_t at = room->reserve_bytes - sli_align(room->workspace_bytes);
   size_t gap = paged ? sli_disk_pages(at) - at : 0;
   r->offset = at + gap;
@@ -311,13 +311,13 @@ static void lay_out(sl_plan *plan) {
   for (int32_t i = 0; i < plan->nregs; i++) {
     sl_register *r = &plan->regs[i];
     if (!sli_memory_of(r)) {
-      place(&plan->devices[r->device].room[r->space], r, paged[i]);
+      plan_build_place(&plan->devices[r->device].room[r->space], r, paged[i]);
       continue;
     }
     const sl_register *leader = &plan->regs[sli_memory_of(r) - 1];
     r->offset = leader->offset;
     r->slot_stride = leader->slot_stride;
-    if (r->over) count_over(plan, r, leader);
+    if (r->aliases) count_over(plan, r, leader);
   }
   free(paged);
 }

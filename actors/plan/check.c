@@ -19,28 +19,28 @@ static sl_status check_seconds(const sl_actor *a) {
 
 /* Checks rows: they are equal parts of a slot, and initial slots are full. */
 static sl_status check_rows(const sl_register *r) {
-  if (!r->rows && !r->nextents) return SL_OK;
+  if (!r->rows && !r->nlengths) return SL_OK;
   if (r->rows < 1 || sl_slot_payload(r) % (size_t)r->rows)
     return sl_fail(SL_E_INPUT, "register %s: its slots of %zu bytes have no %d rows", r->name,
                    sl_slot_payload(r), r->rows);
   if (r->held)
     return sl_fail(SL_E_INPUT, "register %s is held: its slot is always full", r->name);
-  for (int32_t i = 0; i < r->nextents; i++)
-    if (r->extents[i] < 0 || r->extents[i] > r->rows)
+  for (int32_t i = 0; i < r->nlengths; i++)
+    if (r->lengths[i] < 0 || r->lengths[i] > r->rows)
       return sl_fail(SL_E_INPUT, "register %s: %d of %d rows cannot be valid", r->name,
-                     r->extents[i], r->rows);
+                     r->lengths[i], r->rows);
   return SL_OK;
 }
 
 /* Checks that calls and the register agree on a slot's rows. */
-static sl_status check_extents(const sl_plan *plan, const sl_actor *a) {
+static sl_status check_lengths(const sl_plan *plan, const sl_actor *a) {
   const sl_program *program = a->program;
-  for (int32_t p = 0; program && program->nextents && p < a->nin + a->nout; p++) {
+  for (int32_t p = 0; program && program->nlengths && p < a->nin + a->nout; p++) {
     const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
-    int e = program->base_extent[p];
-    if (e >= program->nextents || (e >= 0 ? program->extent_rows[e] : 0) != r->rows)
+    int e = program->base_length[p];
+    if (e >= program->nlengths || (e >= 0 ? program->length_rows[e] : 0) != r->rows)
       return sl_fail(SL_E_INPUT, "actor %s, register %s: its slots have %d rows, for calls %d",
-                     a->name, r->name, r->rows, e >= 0 ? program->extent_rows[e] : 0);
+                     a->name, r->name, r->rows, e >= 0 ? program->length_rows[e] : 0);
   }
   return SL_OK;
 }
@@ -123,12 +123,12 @@ static sl_status check_turns(const sl_plan *plan, const sl_actor *a) {
 /* Checks aliased registers: one slot each, in the same memory. */
 static sl_status check_over(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
-  if (!r->over) return SL_OK;
-  if (r->over < 0 || r->over > reg)
+  if (!r->aliases) return SL_OK;
+  if (r->aliases < 0 || r->aliases > reg)
     return sl_fail(SL_E_INPUT, "register %s lies over register %d, which is not before it", r->name,
-                   r->over - 1);
-  const sl_register *under = &plan->regs[r->over - 1];
-  if (under->shares || under->over || r->shares || r->initial || r->held || under->initial ||
+                   r->aliases - 1);
+  const sl_register *under = &plan->regs[r->aliases - 1];
+  if (under->shares || under->aliases || r->shares || r->initial || r->held || under->initial ||
       under->held || sli_quota_most(r) != 1 || sli_quota_most(under) != 1 ||
       r->device != under->device || r->space != under->space)
     return sl_fail(SL_E_INPUT, "register %s cannot lie over %s", r->name, under->name);
@@ -279,7 +279,7 @@ static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const check
   if (!status) status = check_seconds(a);
   if (!status) status = check_turns(plan, a);
   if (!status) status = check_ticks(plan, a);
-  if (!status) status = check_extents(plan, a);
+  if (!status) status = check_lengths(plan, a);
   if (!status) status = check_bases(plan, a);
   if (!status) status = sli_plan_check_reads(plan, a);
   for (int32_t p = 0; p < a->nin && !status; p++)

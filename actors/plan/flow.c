@@ -136,7 +136,7 @@ static bool owes(const sli_flow *f, const sli_flow_state *at, const reader *r, i
 }
 
 /* A reader that owes an answer to a key, SL_NONE if none does. */
-static int32_t who_owes(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
+static int32_t actor_owing(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
   for (const reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++)
     if (owes(f, at, r, key)) return r->actor;
   return SL_NONE;
@@ -144,22 +144,22 @@ static int32_t who_owes(const sli_flow *f, const sli_flow_state *at, int32_t reg
 
 /* ---- slots ------------------------------------------------------------------------- */
 
-/* Counts slots of initial keys that are owed answers; *who ends up with the oldest. */
+/* Counts slots of initial keys that are owed answers; *holder ends up with the oldest. */
 static int32_t initial_used(const sli_flow *f, const sli_flow_state *at, int32_t reg,
-                            int32_t *who) {
+                            int32_t *holder) {
   int32_t used = 0;
   for (int64_t key = f->plan->regs[reg].initial - 1; key >= 0; key--) {
-    int32_t has = who_owes(f, at, reg, key);
+    int32_t has = actor_owing(f, at, reg, key);
     if (has == SL_NONE) continue;
     used++;
-    *who = has;
+    *holder = has;
   }
   return used;
 }
 
 /* Counts one register's slots in use. Scans the keys taken from the newest back, as far as any of
  * them can have a slot. */
-static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t reg, int32_t *who) {
+static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t reg, int32_t *holder) {
   const sl_register *r = &f->plan->regs[reg];
   const sl_port *out = sli_plan_output(f->plan, reg);
   if (!out || r->held) return r->held ? 1 : r->initial;
@@ -171,18 +171,18 @@ static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t r
     int64_t key = sli_flow_taken(f->plan, out, n);
     if (key < 0) continue;
     left--;
-    int32_t has = who_owes(f, at, reg, key);
+    int32_t has = actor_owing(f, at, reg, key);
     if (has == SL_NONE && firing_of(map, key, SL_LAST) < made) continue;
     used++;
-    if (has != SL_NONE) *who = has;
+    if (has != SL_NONE) *holder = has;
   }
-  return n < 0 ? used + initial_used(f, at, reg, who) : used;
+  return n < 0 ? used + initial_used(f, at, reg, holder) : used;
 }
 
-int32_t sli_flow_used(const sli_flow *f, const sli_flow_state *at, int32_t reg, int32_t *who) {
-  *who = SL_NONE;
-  int32_t used = used_alone(f, at, reg, who);
-  for (int32_t r = f->next[reg]; r != reg; r = f->next[r]) used += used_alone(f, at, r, who);
+int32_t sli_flow_used(const sli_flow *f, const sli_flow_state *at, int32_t reg, int32_t *holder) {
+  *holder = SL_NONE;
+  int32_t used = used_alone(f, at, reg, holder);
+  for (int32_t r = f->next[reg]; r != reg; r = f->next[r]) used += used_alone(f, at, r, holder);
   return used;
 }
 
@@ -192,9 +192,9 @@ sli_level sli_flow_level(const sli_flow *f, const sli_flow_state *at, int32_t po
   sli_level level = {.quota = f->plan->pools[pool].quota};
   for (int32_t i = 0; i < f->plan->nregs; i++) {
     const sl_register *r = &f->plan->regs[i];
-    int32_t who;
+    int32_t holder;
     if (r->pool == pool && r->producer != SL_NONE)
-      sli_level_join(&level, sli_flow_used(f, at, i, &who), sli_register_kept(r));
+      sli_level_join(&level, sli_flow_used(f, at, i, &holder), sli_register_kept(r));
   }
   return level;
 }
@@ -207,9 +207,9 @@ static bool is_admitted(const sli_flow *f, const sli_flow_state *at, int32_t act
   sli_level level = sli_flow_level(f, at, pool);
   for (int32_t p = 0;; p++) {
     const sl_register *r = &f->plan->regs[a->out[p].reg];
-    int32_t who, kept = sli_register_kept(r);
+    int32_t holder, kept = sli_register_kept(r);
     if (r->pool != pool || sli_flow_taken(f->plan, &a->out[p], at->fired[actor]) < 0) continue;
-    int32_t used = sli_flow_used(f, at, a->out[p].reg, &who);
+    int32_t used = sli_flow_used(f, at, a->out[p].reg, &holder);
     if (p == port) return sli_level_admits(&level, used, kept);
     sli_level_take(&level, used, kept);
   }

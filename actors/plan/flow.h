@@ -70,9 +70,9 @@ typedef struct sli_flow_state {
 
 bool sli_flow_is_ready(const sli_flow *flow, const sli_flow_state *at, int32_t reg, int64_t key);
 
-/* Slots of a register in use, including those of registers that share them. *who: an actor that
+/* Slots of a register in use, including those of registers that share them. *holder: an actor that
  * holds the oldest, SL_NONE if unknown. */
-int32_t sli_flow_used(const sli_flow *flow, const sli_flow_state *at, int32_t reg, int32_t *who);
+int32_t sli_flow_used(const sli_flow *flow, const sli_flow_state *at, int32_t reg, int32_t *holder);
 
 /* Total number of answers after which a key's slot is free. */
 int32_t sli_flow_answers(const sli_flow *flow, int32_t reg, int64_t key);

@@ -30,7 +30,7 @@ static void text(uint64_t *h, const char *value) {
 /* Settings added later: a plan without them keeps its hash. */
 enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
        IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
-       URGENT = 80, ROWS = 90, EXTENTS, IN_EXTENT, OUT_EXTENT, RUNGS, SECONDS, BASES = 100, EXPERT };
+       URGENT = 80, ROWS = 90, LENGTHS, IN_LENGTH, OUT_LENGTH, BUCKETS, SECONDS, BASES = 100, EXPERT };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -39,9 +39,9 @@ static void setting(uint64_t *h, int which, uint64_t value) {
 }
 
 /* Hashes extent numbers, if there are any. */
-static void hash_extents(uint64_t *h, int which, int count, const int16_t *extents) {
-  for (int i = 0; extents && i < count; i++)
-    setting(h, which, (uint64_t)(extents[i] + 1) << 32 | (uint64_t)(extents[i] + 1 ? i : 0));
+static void hash_lengths(uint64_t *h, int which, int count, const int16_t *lengths) {
+  for (int i = 0; lengths && i < count; i++)
+    setting(h, which, (uint64_t)(lengths[i] + 1) << 32 | (uint64_t)(lengths[i] + 1 ? i : 0));
 }
 
 static void hash_region(uint64_t *h, const sl_region *r) {
@@ -109,8 +109,8 @@ static void hash_call(uint64_t *h, const sl_program_call *call) {
   hash_arguments(h, call->nout, call->out_type, call->out);
   word(h, call->accumulate);
   word(h, call->accumulate_span);
-  hash_extents(h, IN_EXTENT, call->nin, call->in_extent);
-  hash_extents(h, OUT_EXTENT, call->nout, call->out_extent);
+  hash_lengths(h, IN_LENGTH, call->nin, call->in_length);
+  hash_lengths(h, OUT_LENGTH, call->nout, call->out_length);
 }
 
 static void hash_program(uint64_t *h, const sl_program *program, int pieces) {
@@ -127,9 +127,9 @@ static void hash_program(uint64_t *h, const sl_program *program, int pieces) {
     number(h, program->pieces[k].rows);
     number(h, program->pieces[k].variant);
   }
-  for (int e = 0; e < program->nextents; e++) setting(h, ROWS, (uint64_t)program->extent_rows[e]);
-  hash_extents(h, EXTENTS, program->nextents ? program->nbases : 0, program->base_extent);
-  for (int v = 0; program->rungs && v < variants; v++) setting(h, RUNGS, (uint64_t)program->rungs[v]);
+  for (int e = 0; e < program->nlengths; e++) setting(h, ROWS, (uint64_t)program->length_rows[e]);
+  hash_lengths(h, LENGTHS, program->nlengths ? program->nbases : 0, program->base_length);
+  for (int v = 0; program->buckets && v < variants; v++) setting(h, BUCKETS, (uint64_t)program->buckets[v]);
 }
 
 /* ---- the tables ---------------------------------------------------------------------- */
@@ -183,12 +183,12 @@ static void hash_register(uint64_t *h, const sl_register *r) {
   word(h, r->slot_bytes);
   word(h, r->payload_bytes);
   number(h, r->shares);
-  number(h, r->over);
+  number(h, r->aliases);
   real(h, r->activation);
   word(h, r->aside);
   setting(h, ROWS, (uint64_t)r->rows);
-  setting(h, EXTENTS, (uint64_t)r->nextents);
-  for (int32_t i = 0; i < r->nextents; i++) number(h, r->extents[i]);
+  setting(h, LENGTHS, (uint64_t)r->nlengths);
+  for (int32_t i = 0; i < r->nlengths; i++) number(h, r->lengths[i]);
 }
 
 static void hash_ports(uint64_t *h, int32_t count, const sl_port *ports) {

@@ -96,7 +96,7 @@ static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *
   for (int32_t f = 0; f < plan->actors[actor].firings_per_step; f++) {
     uint32_t flags;
     int64_t key = sl_map_key(&plan->maps[p->map], f, &flags);
-    if (!(flags & SL_SKIP)) rows += (uint64_t)(r->nextents ? r->extents[key % r->nextents] : r->rows);
+    if (!(flags & SL_SKIP)) rows += (uint64_t)(r->nlengths ? r->lengths[key % r->nlengths] : r->rows);
   }
   return rows;
 }
@@ -108,7 +108,7 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   int variants = program ? SLI_MAX(program->nvariants, 1) : 0;
   uint64_t sum = 0;
   int32_t base = a->bases ? a->bases[port] : port;
-  for (int v = program && program->rungs ? variants - 1 : 0; v < variants; v++) {
+  for (int v = program && program->buckets ? variants - 1 : 0; v < variants; v++) {
     uint64_t each = read_bytes(program, v, base);
     if (each) sum += each * firings_with(plan, actor, &a->in[port], v);
   }
@@ -130,23 +130,23 @@ static uint64_t rows_read(const moves *m, const sl_plan *plan, int32_t actor, in
 }
 
 /* Rows for which the calls of variant 0 have room. */
-static int32_t first_rung(const sl_program *p, const sl_register *r, int32_t port) {
-  bool varies = p->rungs && p->base_extent[port] == p->base_extent[p->rung_base];
-  return varies ? p->rungs[0] : r->rows;
+static int32_t first_bucket(const sl_program *p, const sl_register *r, int32_t port) {
+  bool varies = p->buckets && p->base_length[port] == p->base_length[p->bucket_base];
+  return varies ? p->buckets[0] : r->rows;
 }
 
 /* Bytes read from an input slot, in proportion to its rows. */
 static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
   const sl_register *r = &plan->regs[a->in[port].reg];
-  if (!r->rows || !(m->read || r->nextents) || !a->program) return m->steps * input_bytes(plan, actor, port);
-  uint64_t rows = (uint64_t)first_rung(a->program, r, port);
+  if (!r->rows || !(m->read || r->nlengths) || !a->program) return m->steps * input_bytes(plan, actor, port);
+  uint64_t rows = (uint64_t)first_bucket(a->program, r, port);
   return rows_read(m, plan, actor, port) * (read_bytes(a->program, 0, port) / rows);
 }
 
 /* Bytes written to a register by an actor that copies its input there, `firings` times a step. */
 static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, const sl_register *r, uint64_t firings) {
-  if (r->rows && (m->read || r->nextents)) return rows_read(m, plan, actor, 0) * sl_row_bytes(r);
+  if (r->rows && (m->read || r->nlengths)) return rows_read(m, plan, actor, 0) * sl_row_bytes(r);
   return m->steps * sl_slot_payload(r) * firings;
 }
 
@@ -181,7 +181,7 @@ static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
       if (sits_out(plan, to, f) || !between_spaces(plan, from, to)) continue;
       const sl_register *r = &plan->regs[to->reg];
       sl_space in = plan->regs[from->reg].space;
-      if (r->rows && (m->read || r->nextents) && f) continue; /* counted for all firings together */
+      if (r->rows && (m->read || r->nlengths) && f) continue; /* counted for all firings together */
       m->fn(m->ctx, r->device, r->device, of[in == SL_SPACE_DEVICE ? r->space : in],
             moved_out(m, plan, actor, r, 1));
     }

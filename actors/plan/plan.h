@@ -51,7 +51,7 @@ static inline int32_t sli_register_kept(const sl_register *r) {
 
 /* 1 + the register whose memory it uses, 0: its own. */
 static inline int32_t sli_memory_of(const sl_register *r) {
-  return r->shares ? r->shares : r->over;
+  return r->shares ? r->shares : r->aliases;
 }
 
 /* Continues a hash with everything that an op with nin inputs gets from its attrs (hash.c). */

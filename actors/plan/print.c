@@ -111,7 +111,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     if (r->held) fprintf(out, " held");
     if (r->pool != SL_NONE) fprintf(out, " pool %s", plan->pools[r->pool].name);
     if (r->shares) fprintf(out, " shares %s", plan->regs[r->shares - 1].name);
-    if (r->over) fprintf(out, " over %s", plan->regs[r->over - 1].name);
+    if (r->aliases) fprintf(out, " over %s", plan->regs[r->aliases - 1].name);
     fputc('\n', out);
   }
   for (int32_t i = 0; i < plan->nactors; i++) {

@@ -55,9 +55,9 @@ static bool takes_part(const reading *r, int32_t port, int64_t firing) {
 /* Checks that an argument uses the extent number of its slot. */
 static sl_status check_number(const reading *r, const sl_program_call *c, bool output, int i) {
   sl_place place = (output ? c->out : c->in)[i];
-  int e = sli_extent_of(output ? c->out_extent : c->in_extent, i);
-  if (place.base < 0 || place.base >= ports_of(r) || !r->program->nextents) return SL_OK;
-  if (r->program->base_extent[place.base] == e) return SL_OK;
+  int e = sli_length_of(output ? c->out_length : c->in_length, i);
+  if (place.base < 0 || place.base >= ports_of(r) || !r->program->nlengths) return SL_OK;
+  if (r->program->base_length[place.base] == e) return SL_OK;
   return sl_fail(SL_E_INPUT, "actor %s, op %s: %s %d lies in register %s, and is told of rows of "
                  "another one", r->actor->name, c->name ? c->name : c->op->name,
                  output ? "output" : "input", i, register_of(r, place.base)->name);
@@ -102,7 +102,7 @@ static sl_status no_value(const reading *r, const sl_program_call *c, int i, int
 
 static sl_status check_read(const reading *r, const sl_program_call *c, int i, int64_t firing) {
   sl_place place = c->in[i];
-  int e = sli_extent_of(c->in_extent, i);
+  int e = sli_length_of(c->in_length, i);
   if (place.base < 0) return SL_OK;
   if (place.base < ports_of(r) && !r->there[place.base])
     return i < c->op->min_in ? no_value(r, c, i, firing, "its port sits that out") : SL_OK;
@@ -118,7 +118,7 @@ static sl_status check_read(const reading *r, const sl_program_call *c, int i, i
 static void write_outputs(reading *r, const sl_program_call *c) {
   for (int o = 0; o < c->nout; o++) {
     sl_place place = c->out[o];
-    int e = sli_extent_of(c->out_extent, o);
+    int e = sli_length_of(c->out_length, o);
     if (e >= 0 && sli_bit_on(c->op->fills, o)) r->known[e] = true;
     if (place.base == ports_of(r))
       write_stretch(r, place.offset, place.offset + sl_type_bytes(&c->out_type[o]));
@@ -139,8 +139,8 @@ static bool is_run(const reading *r, const sl_program_call *c) {
 
 /* Checks that every output slot's valid length has been set. */
 static sl_status check_filled(const reading *r, int64_t firing) {
-  for (int32_t p = r->program->nread; p < ports_of(r) && r->program->nextents; p++) {
-    int e = r->program->base_extent[p];
+  for (int32_t p = r->program->nread; p < ports_of(r) && r->program->nlengths; p++) {
+    int e = r->program->base_length[p];
     if (e < 0 || r->known[e] || !takes_part(r, p, firing)) continue;
     return sl_fail(SL_E_INPUT, "actor %s, register %s: no call says how many rows of it are valid", r->actor->name,
                    register_of(r, p)->name);
@@ -166,13 +166,13 @@ static uint64_t begin_firing(reading *r, int64_t firing) {
   const sl_actor *a = r->actor;
   uint64_t hash = 1;
   memset(r->there, 0, (size_t)ports_of(r) * sizeof *r->there);
-  memset(r->known, 0, (size_t)r->program->nextents * sizeof *r->known);
+  memset(r->known, 0, (size_t)r->program->nlengths * sizeof *r->known);
   for (int32_t p = 0; p < ports_of(r); p++) {
     bool there = takes_part(r, p, firing);
     hash = sli_hash_word(hash, there);
     if (!there) continue;
     r->there[a->bases ? a->bases[p] : p] = true;
-    int e = r->program->nextents ? r->program->base_extent[p] : SL_NONE;
+    int e = r->program->nlengths ? r->program->base_length[p] : SL_NONE;
     if (e >= 0 && p < r->program->nread) r->known[e] = true;
   }
   return hash | 1;
@@ -186,7 +186,7 @@ static int variant_of(const reading *r, int64_t firing) {
 /* Checks each variant of a firing, unless it was last checked with the same inputs. If the valid
  * length selects the variant, checks all. */
 static sl_status check_firing(reading *r, int64_t firing) {
-  int variant = variant_of(r, firing), end = r->program->rungs ? r->program->nvariants : variant + 1;
+  int variant = variant_of(r, firing), end = r->program->buckets ? r->program->nvariants : variant + 1;
   sl_status status = SL_OK;
   for (; variant < end && !status; variant++) {
     uint64_t hash = begin_firing(r, firing);
@@ -215,11 +215,11 @@ static size_t most_written(const sl_program *program) {
 
 sl_status sli_plan_check_reads(const sl_plan *plan, const sl_actor *a) {
   const sl_program *program = a->program;
-  if (!program || !program->ncalls || (!program->nextents && !sits_out(plan, a))) return SL_OK;
+  if (!program || !program->ncalls || (!program->nlengths && !sits_out(plan, a))) return SL_OK;
   size_t variants = (size_t)SLI_MAX(program->nvariants, 1);
   reading r = {plan, a, program,
                .there = sli_calloc((size_t)(a->nin + a->nout) + 1, sizeof *r.there),
-               .known = sli_calloc((size_t)program->nextents + 1, sizeof *r.known),
+               .known = sli_calloc((size_t)program->nlengths + 1, sizeof *r.known),
                .written = sli_calloc(most_written(program), sizeof *r.written),
                .checked = sli_calloc(variants, sizeof *r.checked)};
   sl_status status = check_numbers(&r);

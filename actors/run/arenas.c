@@ -95,7 +95,7 @@ static void watch_memory(sl_runtime *rt, int32_t i) {
   bool lasts = rt->plan->regs[i].held || rt->plan->regs[i].initial; /* updated in place */
   if (c->owner || waits || lasts || !r->worker || r->worker->process >= 0) return;
   c->poison = r->stride;
-  c->closed = plain && !r->shared.bank;
+  c->closed = plain && !r->shared.slot_pool;
   for (int32_t s = 0; s < sli_quota_most(&rt->plan->regs[i]); s++)
     if (c->tags[s].reg == SL_NONE) close_slot(r, s);
 }
@@ -157,7 +157,7 @@ static sl_status copy(const sl_runtime *rt, int32_t reg, void *to, const void *f
                : SL_OK;
 }
 
-static char *place(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes) {
+static char *arenas_place(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes) {
   const sl_register *r = &rt->plan->regs[reg];
   SLI_CHECK(slot >= 0 && slot < sli_quota_most(r) && offset <= r->slot_bytes &&
             bytes <= r->slot_bytes - offset,
@@ -167,10 +167,10 @@ static char *place(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offse
 
 sl_status sl_runtime_read(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset,
                           size_t bytes, void *to) {
-  return copy(rt, reg, to, place(rt, reg, slot, offset, bytes), bytes);
+  return copy(rt, reg, to, arenas_place(rt, reg, slot, offset, bytes), bytes);
 }
 
 sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes,
                            const void *from) {
-  return copy(rt, reg, place(rt, reg, slot, offset, bytes), from, bytes);
+  return copy(rt, reg, arenas_place(rt, reg, slot, offset, bytes), from, bytes);
 }

@@ -95,7 +95,7 @@ static void count_workers(const sl_runtime *rt, sl_runtime_counts *c) {
 static void count_moved(const sl_runtime *rt, sl_runtime_counts *c) {
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const sl_actor *a = &rt->plan->actors[i];
-    const extents *read = rt->actors[i].bound.extents;
+    const lengths *read = rt->actors[i].bound.lengths;
     int64_t fired = sli_runtime_done(rt, i) - sli_firings(a, rt->first_step);
     sli_plan_add_moved(rt->plan, i, (uint64_t)(fired / a->firings_per_step),
                        read ? (const _Atomic uint64_t *)read->read : NULL, c->moved_bytes);
@@ -153,20 +153,20 @@ void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot) 
   return slot_address(&rt->regs[reg], slot);
 }
 
-void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int64_t key, int32_t slot, int32_t extent) {
+void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int64_t key, int32_t slot, int32_t valid_rows) {
   const reg *to = &rt->regs[r];
   const contents *c = &to->contents;
   if (c->tags)
-    c->tags[slot] = (slot_tag){.key = key, .reg = r, .ready = true, .rows = c->extents ? extent : -1,
+    c->tags[slot] = (slot_tag){.key = key, .reg = r, .ready = true, .rows = c->lengths ? valid_rows : -1,
                                .moved = -1, .from = -1, .to = -1};
-  if (!c->extents) return;
-  c->extents[slot] = extent;
-  size_t valid = (size_t)extent * sl_row_bytes(&rt->plan->regs[r]);
+  if (!c->lengths) return;
+  c->lengths[slot] = valid_rows;
+  size_t valid = (size_t)valid_rows * sl_row_bytes(&rt->plan->regs[r]);
   if (c->blank) poison((char *)slot_address(to, slot) + valid, c->blank - valid);
 }
 
 static row_note *note_of(const sl_runtime *rt, int32_t actor, int64_t firing) {
-  const extents *x = rt->actors[actor].bound.extents;
+  const lengths *x = rt->actors[actor].bound.lengths;
   return x ? &x->notes[(uint64_t)firing & x->mask] : NULL;
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "actors/run/advance.h"
-#include "actors/run/extent.h"
+#include "actors/run/length.h"
 #include "actors/run/timer.h"
 
 /* Cause of the queue's idle time before a firing whose actor became ready at `since`. DEVICE: the
@@ -65,9 +65,9 @@ static NOINLINE void bind(actor *a) {
                                    .microbatch = t->microbatch, .piece = t->piece},
                           .name = a->plan->name, .bases = a->bound.bases, .first = a->bound.first,
                           .move = a->bound.move,
-                          .extents = a->bound.extents ? a->bound.extents->now : NULL};
+                          .lengths = a->bound.lengths ? a->bound.lengths->now : NULL};
   if (a->bound.move) a->bound.move->key = a->out->at.key, a->bound.move->slot = a->out->slot;
-  if (UNLIKELY(a->bound.extents)) bind_extents(a);
+  if (UNLIKELY(a->bound.lengths)) bind_lengths(a);
   if (UNLIKELY(a->plan->bases)) join_bases(a);
 }
 

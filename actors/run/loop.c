@@ -17,7 +17,7 @@
  *   fence.h    queues that wait for each other on the device
  *   tell.h     who is notified of a slot, and when
  *   advance.h  ports advance, steps begin
- *   extent.h   valid lengths of slots
+ *   length.h   valid lengths of slots
  *   fire.h     launches and records
  *   timer.h    firings in flight
  *   retire.h   completions

@@ -27,7 +27,7 @@ typedef struct sli_message {
   int32_t slot;
   uint16_t kind;     /* sli_message_kind */
   uint16_t flags;    /* SLI_FENCED; CARRY: the kind of the message */
-  int32_t extent;    /* READY of a link: number of valid rows in the slot, if its register has
+  int32_t valid_rows;  /* READY of a link: number of valid rows in the slot, if its register has
                         rows; else 0. Within a process that number is beside the slot */
   uint32_t group;    /* READY: group of the register's consumers; FREE, fenced: the consumer;
                         CARRY: destination process */

@@ -89,7 +89,7 @@ static void bring(queue *q, actor **at) {
  * none. */
 static bool is_parked(worker *w, queue *q, actor **at) {
   actor *a = *at;
-  out_port *p = a->borrows ? find_empty_bank(a) : NULL;
+  out_port *p = a->borrows ? find_empty_slot_pool(a) : NULL;
   if (!p) return false;
   park(q, at, p);
   if (a->notifies) notify_lazy(w, a);

@@ -51,8 +51,8 @@ static void count_taken(reg *r) {
 
 /* Slow path after taking a slot that is counted, or that leaves fewer free than ever. */
 static NOINLINE void watch_slots(reg *r) {
-  r->nfree += r->shared.bank != NULL; /* another slot may be lent to it */
-  r->least_free = SLI_MIN(r->least_free, (int32_t)(r->shared.bank ? r->shared.bank->nfree : r->nfree));
+  r->nfree += r->shared.slot_pool != NULL; /* another slot may be lent to it */
+  r->least_free = SLI_MIN(r->least_free, (int32_t)(r->shared.slot_pool ? r->shared.slot_pool->nfree : r->nfree));
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
 }
@@ -81,20 +81,20 @@ static void count_freed(worker *w, reg *r, int32_t slot) {
     if (has_runnable(r->pool->queues[i])) list_queue(w, r->pool->queues[i]);
 }
 
-/* ---- slots of a bank -------------------------------------------------------------- */
+/* ---- slots of a slot pool -------------------------------------------------------------- */
 
 static bool borrows_now(const out_port *p) {
-  return p->reg->shared.bank && (p->at.now->flags & SL_FIRST);
+  return p->reg->shared.slot_pool && (p->at.now->flags & SL_FIRST);
 }
 
-/* Returns the port of an actor whose bank has no free slot, or NULL. */
-static out_port *find_empty_bank(const actor *a) {
+/* Returns the port of an actor whose slot pool has no free slot, or NULL. */
+static out_port *find_empty_slot_pool(const actor *a) {
   for (out_port *p = a->out; p < a->out_end; p++)
-    if (borrows_now(p) && !p->reg->shared.bank->nfree) return p;
+    if (borrows_now(p) && !p->reg->shared.slot_pool->nfree) return p;
   return NULL;
 }
 
-/* Fails the run: two actors lack only a slot of one bank. The plan's proof assumed that this cannot
+/* Fails the run: two actors lack only a slot of one slot pool. The plan's proof assumed that this cannot
  * happen. */
 static NOINLINE void collide(const actor *taker, const actor *other) {
   char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
@@ -103,13 +103,13 @@ static NOINLINE void collide(const actor *taker, const actor *other) {
   free(text);
 }
 
-/* Checks, when the last slot of a bank is taken, that no other runnable actor needs one. */
-static NOINLINE void look_for_others(const actor *taker, const bank *b) {
+/* Checks, when the last slot of a slot pool is taken, that no other runnable actor needs one. */
+static NOINLINE void look_for_others(const actor *taker, const slot_pool *b) {
   const queue *q = taker->queue;
   for (actor **at = q->runnable; at < q->top; at++) {
     const actor *a = *at;
     for (const out_port *p = a->out; a != taker && p < a->out_end; p++)
-      if (p->reg->shared.bank == b && borrows_now(p)) collide(taker, a);
+      if (p->reg->shared.slot_pool == b && borrows_now(p)) collide(taker, a);
   }
 }
 
@@ -117,15 +117,15 @@ static NOINLINE void look_for_others(const actor *taker, const bank *b) {
 static void borrow(const actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++) {
     if (!borrows_now(p)) continue;
-    bank *b = p->reg->shared.bank;
+    slot_pool *b = p->reg->shared.slot_pool;
     p->reg->free[0] = b->free[--b->nfree];
     if (!b->nfree) look_for_others(a, b);
   }
 }
 
-/* Makes a runnable actor wait for a slot of a bank, as it would for one of its own. */
+/* Makes a runnable actor wait for a slot of a slot pool, as it would for one of its own. */
 static void park(queue *q, actor **at, out_port *p) {
-  bank *b = p->reg->shared.bank;
+  slot_pool *b = p->reg->shared.slot_pool;
   if (b->parked) collide(b->parked->actor, p->actor);
   b->parked = p;
   p->waiting = true;
@@ -133,7 +133,7 @@ static void park(queue *q, actor **at, out_port *p) {
   leave_runnable(q, at);
 }
 
-static void repay(worker *w, bank *b, int32_t slot) {
+static void repay(worker *w, slot_pool *b, int32_t slot) {
   out_port *p = b->parked;
   b->free[b->nfree++] = slot;
   if (!p) return;

@@ -91,21 +91,21 @@ typedef struct pool {
   queue **queues;        /* queues that write to it */
 } pool;
 
-/* Slot pool (bank): slots shared by several registers of one queue. Their producers take turns, so
+/* Slot pool: slots shared by several registers of one queue. Their producers take turns, so
  * registers have no free counts of their own. An actor that lacks only a slot is lent one, or
  * parked. */
-typedef struct bank {
+typedef struct slot_pool {
   int32_t *free;         /* stack of free slots */
   uint32_t nfree;
   out_port *parked;      /* port whose actor lacks only a slot; or NULL */
   reg *members;          /* registers that share the slots, linked by `next` */
-} bank;
+} slot_pool;
 
-/* A register's membership in a bank. */
+/* A register's membership in a slot pool. */
 typedef struct sharing {
-  bank *bank;            /* the bank whose slots it uses, or NULL */
-  reg *next;             /* next member of the bank */
-  bool told;             /* lazy W of the register know that a slot of the bank is wanted; reset
+  slot_pool *slot_pool;  /* the slot pool whose slots it uses, or NULL */
+  reg *next;             /* next member of the slot pool */
+  bool notified;         /* lazy W of the register know that a slot of the slot pool is wanted; reset
                             when one comes back */
 } sharing;
 
@@ -134,7 +134,7 @@ typedef struct slot_tag {
 
 /* Data about a register's slots, besides their values. */
 typedef struct contents {
-  int32_t *extents;      /* valid rows of each slot, read and written by the slot's current
+  int32_t *lengths;      /* valid rows of each slot, read and written by the slot's current
                             owner; NULL: always full */
   size_t poison;         /* bytes of a slot to fill with poison when it becomes free; 0: none */
   size_t blank;          /* bytes to poison in a slot with rows before it is filled */
@@ -149,11 +149,11 @@ typedef struct contents {
 
 struct reg {
   /* Producer's worker only. */
-  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* number of free slots; with a bank 1: a slot may be
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* number of free slots; with a slot pool 1: a slot may be
                                               lent */
   uint32_t watch;        /* taking a slot with fewer free than this is an event: least_free, or
                             any number if slots are counted */
-  int32_t *free;         /* stack of free slots; with a bank: the lent slot */
+  int32_t *free;         /* stack of free slots; with a slot pool: the lent slot */
   int32_t *pending;      /* [quota] outstanding answers per slot */
   out_port *producer;    /* NULL: its initial slots stay for ever */
   in_port **consumers;   /* [nconsumers] consumers on the producer's queue, then on its worker, */
@@ -161,7 +161,7 @@ struct reg {
   int32_t newest;        /* slot of the newest initial key */
   int32_t least_free;
   bool counted;          /* taking or freeing a slot changes a pool, an activation count or a
-                            bank */
+                            slot pool */
   sharing shared;
   int32_t kept;
   _Atomic int32_t quota; /* slots that exist; also read from outside, relaxed */
@@ -193,13 +193,13 @@ typedef struct row_note {
 } row_note;
 
 /* Valid lengths of an actor's slots, if any have rows. */
-typedef struct extents {
+typedef struct lengths {
   int32_t **now;           /* [bases] pointers passed to a launch */
   row_note *notes;         /* [mask + 1] notes by firing; for an actor in another process, its
                               reports */
   uint64_t mask;
   _Atomic uint64_t *read;  /* [inputs] rows read so far; also read from outside, relaxed */
-} extents;
+} lengths;
 
 /* Arguments of a launch. */
 typedef struct binding {
@@ -207,7 +207,7 @@ typedef struct binding {
   void **bases;          /* [inputs, outputs, workspace] */
   uint8_t *first;        /* [inputs, outputs, workspace] */
   sl_move *move;         /* destination, for a link to another process */
-  extents *extents;      /* NULL: all slots are full */
+  lengths *lengths;      /* NULL: all slots are full */
   const uint64_t *durations; /* durations by tick; NULL: all equal */
   struct {               /* if slots are checked: */
     bool copies;         /* passes its input on */
@@ -250,7 +250,7 @@ struct actor {
   bool notifies;         /* lazy W read its outputs: it notifies them when it waits */
   bool binds;            /* queue of the actor touches data */
   bool fenced;           /* some of its ports, or their other ends, are fenced */
-  bool borrows;          /* some of its outputs use a bank */
+  bool borrows;          /* some of its outputs use a slot pool */
   bool ordered;          /* has places in its queue's fixed order */
   lazy lazy;
   binding bound;         /* arguments of its launch */

@@ -65,7 +65,7 @@ static NOINLINE void tag_outputs(const actor *a) {
     bool first = p->at.now->flags & SL_FIRST;
     t->from = first ? from : SLI_MIN(t->from, from);
     t->to = first ? to : SLI_MAX(t->to, to);
-    t->moved = copied && p->reg->contents.extents ? copied->rows : -1;
+    t->moved = copied && p->reg->contents.lengths ? copied->rows : -1;
   }
 }
 
@@ -76,7 +76,7 @@ static NOINLINE void tag_ready(const out_port *p, bool known) {
   if (r->carried) return;
   slot_tag *t = &r->contents.tags[p->slot];
   t->ready = true;
-  t->rows = known && r->contents.extents ? r->contents.extents[p->slot] : -1;
+  t->rows = known && r->contents.lengths ? r->contents.lengths[p->slot] : -1;
   SLI_CHECK(t->moved < 0 || t->rows < 0 || t->moved == t->rows, "actor %s brings %d of the %d rows that key %lld of "
             "register %s has", p->actor->plan->name, t->rows, t->moved, (long long)t->key, register_name(r));
 }
@@ -109,8 +109,8 @@ static void check_input(const actor *a, const in_port *p) {
   SLI_CHECK(!r->contents.owner || *r->contents.owner == r->id, "actor %s reads key %lld of register %s, over which "
             "register %s lies by now", a->plan->name, (long long)p->at.key, register_name(r),
             r->contents.named->regs[*r->contents.owner].name);
-  SLI_CHECK(t->rows < 0 || t->rows == r->contents.extents[slot], "actor %s reads %d rows of key %lld of register %s, of "
-            "which %d are valid", a->plan->name, r->contents.extents[slot], (long long)p->at.key, register_name(r), t->rows);
+  SLI_CHECK(t->rows < 0 || t->rows == r->contents.lengths[slot], "actor %s reads %d rows of key %lld of register %s, of "
+            "which %d are valid", a->plan->name, r->contents.lengths[slot], (long long)p->at.key, register_name(r), t->rows);
   check_tick(a, p, t);
 }
 

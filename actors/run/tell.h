@@ -54,11 +54,11 @@ static void want_back(worker *w, const reg *r, int64_t step) {
   for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], step);
 }
 
-/* Marks the lazy W of all registers of a bank, any of which may hold the slot. */
-static void want_from_bank(worker *w, const bank *b, int64_t step) {
+/* Marks the lazy W of all registers of a slot pool, any of which may hold the slot. */
+static void want_from_slot_pool(worker *w, const slot_pool *b, int64_t step) {
   for (reg *r = b->members; r; r = r->shared.next) {
-    if (!r->lazy || r->shared.told) continue;
-    r->shared.told = true;
+    if (!r->lazy || r->shared.notified) continue;
+    r->shared.notified = true;
     want_back(w, r, step);
   }
 }
@@ -67,7 +67,7 @@ static void notify_lazy(worker *w, const actor *a) {
   for (const out_port *p = a->out; p < a->out_end; p++) {
     const reg *r = p->reg;
     if (!p->waiting) continue;
-    if (r->shared.bank) want_from_bank(w, r->shared.bank, a->step);
+    if (r->shared.slot_pool) want_from_slot_pool(w, r->shared.slot_pool, a->step);
     else if (r->lazy) want_back(w, r, a->step);
   }
 }
@@ -82,11 +82,11 @@ static void slot_free(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->resize.owed)) {
     retire_slot(r, slot);
     notify_lazy(w, r->producer->actor);
-  } else if (LIKELY(!r->shared.bank)) {
+  } else if (LIKELY(!r->shared.slot_pool)) {
     add_free(w, r, slot);
   } else {
-    r->shared.told = false;
-    repay(w, r->shared.bank, slot);
+    r->shared.notified = false;
+    repay(w, r->shared.slot_pool, slot);
   }
   if (r->counted) count_freed(w, r, slot);
 }

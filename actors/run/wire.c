@@ -23,9 +23,9 @@ static void join_pool(reg *r, pool *p, int32_t taken, queue *q) {
   if (i == p->nqueues) p->queues[p->nqueues++] = q;
 }
 
-/* Makes a register take its slots from a bank. */
-static void join_bank(sl_runtime *rt, reg *r, bank *b) {
-  r->shared.bank = b;
+/* Makes a register take its slots from a slot pool. */
+static void join_slot_pool(sl_runtime *rt, reg *r, slot_pool *b) {
+  r->shared.slot_pool = b;
   r->shared.next = b->members;
   b->members = r;
   r->free = allot_own(rt, r->worker, 1, sizeof *r->free);
@@ -33,16 +33,16 @@ static void join_bank(sl_runtime *rt, reg *r, bank *b) {
   r->counted = true;
 }
 
-/* Creates a bank from a register's free slots, for all that share them. */
-static bank *open_bank(sl_runtime *rt, reg *leader) {
-  bank *b = allot_own(rt, leader->worker, 1, sizeof *b);
-  *b = (bank){.free = leader->free, .nfree = leader->nfree};
-  join_bank(rt, leader, b);
+/* Creates a slot pool from a register's free slots, for all that share them. */
+static slot_pool *open_slot_pool(sl_runtime *rt, reg *leader) {
+  slot_pool *b = allot_own(rt, leader->worker, 1, sizeof *b);
+  *b = (slot_pool){.free = leader->free, .nfree = leader->nfree};
+  join_slot_pool(rt, leader, b);
   return b;
 }
 
 static void share_slots(sl_runtime *rt, reg *r, reg *leader, queue *q) {
-  join_bank(rt, r, leader->shared.bank ? leader->shared.bank : open_bank(rt, leader));
+  join_slot_pool(rt, r, leader->shared.slot_pool ? leader->shared.slot_pool : open_slot_pool(rt, leader));
   q->selective = true;
 }
 
@@ -53,11 +53,11 @@ static int32_t all_workers(const sl_runtime *rt) {
 
 /* Allocates valid lengths for slots with rows. A link's far register is filled in its reader's
  * process. */
-static void make_slot_extents(sl_runtime *rt, reg *to, const sl_register *from) {
+static void make_slot_lengths(sl_runtime *rt, reg *to, const sl_register *from) {
   if (!from->rows) return;
   size_t most = (size_t)sli_quota_most(from);
-  to->contents.extents = allot(rt, most, sizeof *to->contents.extents);
-  for (size_t s = 0; s < most; s++) to->contents.extents[s] = from->rows;
+  to->contents.lengths = allot(rt, most, sizeof *to->contents.lengths);
+  for (size_t s = 0; s < most; s++) to->contents.lengths[s] = from->rows;
 }
 
 /* Makes tags for the slots, with the initial contents. Registers that share slots use the leader's
@@ -78,10 +78,10 @@ static void make_tags(sl_runtime *rt, reg *to, const sl_register *r) {
     c->tags[s] = (slot_tag){.key = first + s, .reg = s < r->initial || (r->held && !s) ? to->id : SL_NONE,
                             .ready = s < r->initial, .rows = -1, .moved = -1, .from = -1, .to = -1};
   c->lags = r->initial > 0;
-  if (!r->over) return;
-  contents *under = &rt->regs[r->over - 1].contents;
+  if (!r->aliases) return;
+  contents *under = &rt->regs[r->aliases - 1].contents;
   c->owner = under->owner = allot(rt, 1, sizeof *c->owner);
-  *c->owner = r->over - 1;
+  *c->owner = r->aliases - 1;
 }
 
 static void make_reg(sl_runtime *rt, int32_t i) {
@@ -105,7 +105,7 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   for (int32_t s = r->quota - 1; s >= taken; s--) to->free[to->nfree++] = s;
   to->least_free = (int32_t)to->nfree;
   to->newest = SLI_MAX(r->initial - 1, 0);
-  make_slot_extents(rt, to, r);
+  make_slot_lengths(rt, to, r);
   make_tags(rt, to, r);
   if (q && r->pool != SL_NONE) join_pool(to, &rt->pools[r->pool], taken, q);
   if (q && r->shares) share_slots(rt, to, &rt->regs[r->shares - 1], q);
@@ -139,7 +139,7 @@ static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *fro
                           .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
   rt->regs[from->reg].producer = &a->out[at];
-  a->borrows |= rt->regs[from->reg].shared.bank != NULL;
+  a->borrows |= rt->regs[from->reg].shared.slot_pool != NULL;
 }
 
 static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
@@ -170,17 +170,17 @@ static size_t steps_recorded(const sl_runtime *rt) {
 }
 
 /* Allocates pointers to valid lengths, and notes for as many firings as there are records. */
-static void make_extents(sl_runtime *rt, actor *a, size_t steps) {
+static void make_lengths(sl_runtime *rt, actor *a, size_t steps) {
   size_t notes = 1;
   const sl_actor *from = a->plan;
   worker *w = a->queue->worker;
   bool any = false;
-  for (int32_t p = 0; p < from->nin; p++) any |= a->in[p].reg->contents.extents != NULL;
-  for (int32_t p = 0; p < from->nout; p++) any |= a->out[p].reg->contents.extents != NULL;
+  for (int32_t p = 0; p < from->nin; p++) any |= a->in[p].reg->contents.lengths != NULL;
+  for (int32_t p = 0; p < from->nout; p++) any |= a->out[p].reg->contents.lengths != NULL;
   if (!any) return;
   while (notes < SLI_MIN((size_t)from->firings_per_step * steps, SLI_NOTES)) notes *= 2;
-  extents *x = a->bound.extents = allot_own(rt, w, 1, sizeof *x);
-  *x = (extents){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
+  lengths *x = a->bound.lengths = allot_own(rt, w, 1, sizeof *x);
+  *x = (lengths){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
                  .notes = allot_own(rt, w, notes, sizeof *x->notes), .mask = notes - 1,
                  .read = allot_own(rt, w, (size_t)from->nin, sizeof *x->read)};
   for (size_t i = 0; i < notes; i++) x->notes[i].firing = -1;
@@ -244,7 +244,7 @@ static void let_notify(actor *maker) { maker->notifies = maker->queue->selective
 static void read_lazily(reg *r) {
   r->lazy = true;
   let_notify(r->producer->actor);
-  for (reg *m = r->shared.bank ? r->shared.bank->members : NULL; m; m = m->shared.next) let_notify(m->producer->actor);
+  for (reg *m = r->shared.slot_pool ? r->shared.slot_pool->members : NULL; m; m = m->shared.next) let_notify(m->producer->actor);
 }
 
 /* Makes a W lazy, with the B of its stage on its own queue. Such a W sums over the step; one whose
@@ -268,14 +268,14 @@ static void make_lazy(sl_runtime *rt, actor *w) {
 /* True if a slot's valid length is known only when the firing that fills it is complete. */
 static bool rows_come_late(const reg *r) {
   const actor *from = r->producer ? r->producer->actor : NULL;
-  return r->contents.extents && from && from->queue->ops->wait;
+  return r->contents.lengths && from && from->queue->ops->wait;
 }
 
 /* True if both ends may notify each other at launch. Excluded are slots with several writers, which
  * do not know each other's readers. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
-  return from && !p->reg->shared.bank && !rows_come_late(p->reg) && from->queue != to->queue && from->binds && to->binds &&
+  return from && !p->reg->shared.slot_pool && !rows_come_late(p->reg) && from->queue != to->queue && from->binds && to->binds &&
          from->queue->ops == to->queue->ops && to->queue->ops->wait &&
          from->queue->worker->process < 0 && to->queue->worker->process < 0;
 }
@@ -420,7 +420,7 @@ void sli_wire(sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++) make_reg(rt, i);
   for (int32_t i = 0; i < plan->nactors; i++) make_actor(rt, i);
   const size_t steps = steps_recorded(rt);
-  for (int32_t i = 0; i < plan->nactors; i++) make_extents(rt, &rt->actors[i], steps);
+  for (int32_t i = 0; i < plan->nactors; i++) make_lengths(rt, &rt->actors[i], steps);
   for (int32_t i = 0; i < plan->nactors; i++) make_lazy(rt, &rt->actors[i]);
   for (int32_t i = 0; i < plan->nactors; i++) mark_fenced(rt, &rt->actors[i]);
   link_consumers(rt);

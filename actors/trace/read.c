@@ -32,7 +32,7 @@ enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST =
        THREADS_MOST = 1 << 16, DEVICES_MOST = 1 << 14 };
 static const int64_t STEPS_MOST = INT64_C(1) << 40;
 
-static sl_status load(const char *path, unsigned char **out, size_t *count) {
+static sl_status trace_read_load(const char *path, unsigned char **out, size_t *count) {
   FILE *file = fopen(path, "rb");
   if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
   unsigned char *bytes = NULL;
@@ -265,7 +265,7 @@ static sl_status read_registers(reading *r) {
                        .memory = (sl_memory)g.memory,
                        .space = (sl_space)g.space,
                        .shares = g.shares,
-                       .over = g.over,
+                       .aliases = g.over,
                        .slot_bytes = g.slot_bytes,
                        .activation = g.activation};
     slots += SLI_MAX(g.quota, g.quota_most);
@@ -480,7 +480,7 @@ static sl_status read_all(reading *r) {
 sl_status sl_trace_read(const char *path, sl_trace **out) {
   unsigned char *bytes = NULL;
   size_t count = 0;
-  sl_status status = load(path, &bytes, &count);
+  sl_status status = trace_read_load(path, &bytes, &count);
   if (status) return status;
   sl_trace *trace = sli_calloc(1, sizeof *trace);
   trace->memory = sli_calloc(1, sizeof *trace->memory);

@@ -19,7 +19,7 @@ typedef struct image {
 } image;
 
 /* Appends an item; returns its number. */
-static uint32_t put(image *im, enum section_id id, const void *item, size_t bytes) {
+static uint32_t trace_write_put(image *im, enum section_id id, const void *item, size_t bytes) {
   part *p = &im->parts[id];
   size_t at = p->used;
   if (at + bytes > p->capacity) {
@@ -30,11 +30,11 @@ static uint32_t put(image *im, enum section_id id, const void *item, size_t byte
   p->used += bytes;
   return (uint32_t)(at / item_bytes[id]);
 }
-#define PUT(im, id, item) put(im, id, &(item), sizeof(item))
+#define PUT(im, id, item) trace_write_put(im, id, &(item), sizeof(item))
 
 static uint32_t put_text(image *im, const char *text) {
   if (!text) text = "";
-  return put(im, STRINGS, text, strlen(text) + 1);
+  return trace_write_put(im, STRINGS, text, strlen(text) + 1);
 }
 
 static void put_queues(image *im, const sl_plan *plan) {
@@ -81,7 +81,7 @@ static void put_registers(image *im, const sl_plan *plan, const sl_runtime *rt) 
                                  .memory = (uint16_t)r->memory,
                                  .space = (uint16_t)r->space,
                                  .shares = r->shares,
-                                 .over = r->over,
+                                 .over = r->aliases,
                                  .slot_bytes = r->slot_bytes,
                                  .activation = r->activation};
     PUT(im, REGISTERS, item);

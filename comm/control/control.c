@@ -163,7 +163,7 @@ static void give_order(sli_control *c, sli_data_kind kind, int target, const cha
   wake(c);
 }
 
-static void leave(sli_control *c, const sli_waiter *waiter) {
+static void control_leave(sli_control *c, const sli_waiter *waiter) {
   sli_waiter **at = &c->shared.waiters;
   while (*at != waiter) at = &(*at)->next;
   *at = waiter->next;
@@ -183,7 +183,7 @@ static sl_status meet(sli_control *c, int target, const char *word, const void *
   c->shared.waiters = &waiter;
   give_order(c, SLI_DATA_MEET, target, word, data, bytes);
   while (!waiter.done && !c->shared.ended) pthread_cond_wait(&c->shared.changed, &c->shared.lock);
-  leave(c, &waiter);
+  control_leave(c, &waiter);
   sl_status status = waiter.done ? SL_OK : fail_ended(c);
   pthread_mutex_unlock(&c->shared.lock);
   if (blobs && !status) *blobs = waiter.blobs;

@@ -36,40 +36,40 @@ size_t sli_frame_bytes(const sli_frame *frame) {
 
 /* ---- cursors ------------------------------------------------------------------ */
 
-static void put(uint8_t **at, const void *bytes, size_t count) {
+static void frame_put(uint8_t **at, const void *bytes, size_t count) {
   if (count) memcpy(*at, bytes, count);
   *at += count;
 }
 static void put16(uint8_t **at, uint16_t value) {
   value = htole16(value);
-  put(at, &value, sizeof value);
+  frame_put(at, &value, sizeof value);
 }
 static void put32(uint8_t **at, uint32_t value) {
   value = htole32(value);
-  put(at, &value, sizeof value);
+  frame_put(at, &value, sizeof value);
 }
 static void put64(uint8_t **at, uint64_t value) {
   value = htole64(value);
-  put(at, &value, sizeof value);
+  frame_put(at, &value, sizeof value);
 }
 
-static void take(const uint8_t **at, void *bytes, size_t count) {
+static void frame_take(const uint8_t **at, void *bytes, size_t count) {
   memcpy(bytes, *at, count);
   *at += count;
 }
 static uint16_t take16(const uint8_t **at) {
   uint16_t value;
-  take(at, &value, sizeof value);
+  frame_take(at, &value, sizeof value);
   return le16toh(value);
 }
 static uint32_t take32(const uint8_t **at) {
   uint32_t value;
-  take(at, &value, sizeof value);
+  frame_take(at, &value, sizeof value);
   return le32toh(value);
 }
 static uint64_t take64(const uint8_t **at) {
   uint64_t value;
-  take(at, &value, sizeof value);
+  frame_take(at, &value, sizeof value);
   return le64toh(value);
 }
 
@@ -83,15 +83,15 @@ static void write_fixed(const sli_frame *frame, uint8_t **at) {
   case SLI_FRAME_HELLO:
     put32(at, frame->hello.nprocesses);
     put32(at, 0);
-    put(at, frame->hello.job, sizeof frame->hello.job);
-    put(at, frame->hello.host, sizeof frame->hello.host);
-    put(at, frame->hello.direct, sizeof frame->hello.direct);
+    frame_put(at, frame->hello.job, sizeof frame->hello.job);
+    frame_put(at, frame->hello.host, sizeof frame->hello.host);
+    frame_put(at, frame->hello.direct, sizeof frame->hello.direct);
     break;
   case SLI_FRAME_DATA:
     put32(at, frame->data.kind);
     put32(at, frame->data.from);
     put32(at, (uint32_t)frame->data.target);
-    put(at, frame->data.word, sizeof frame->data.word);
+    frame_put(at, frame->data.word, sizeof frame->data.word);
     put64(at, frame->data.total_bytes);
     put64(at, frame->data.offset_bytes);
     break;
@@ -124,7 +124,7 @@ void sli_frame_write(const sli_frame *frame, uint8_t *out) {
   put32(&out, (uint32_t)body_bytes);
   put32(&out, 0);
   write_fixed(frame, &out);
-  put(&out, frame->tail, frame->tail_bytes);
+  frame_put(&out, frame->tail, frame->tail_bytes);
 }
 
 /* ---- reading ------------------------------------------------------------------ */
@@ -140,9 +140,9 @@ static bool is_name(const char *text, size_t count) {
 static const char *parse_hello(const uint8_t *at, sli_frame *out) {
   out->hello.nprocesses = take32(&at);
   uint32_t zero = take32(&at);
-  take(&at, out->hello.job, sizeof out->hello.job);
-  take(&at, out->hello.host, sizeof out->hello.host);
-  take(&at, out->hello.direct, sizeof out->hello.direct);
+  frame_take(&at, out->hello.job, sizeof out->hello.job);
+  frame_take(&at, out->hello.host, sizeof out->hello.host);
+  frame_take(&at, out->hello.direct, sizeof out->hello.direct);
   if (zero) return "a field that must be zero is not";
   if (!is_name(out->hello.job, sizeof out->hello.job) ||
       !is_name(out->hello.host, sizeof out->hello.host) ||
@@ -155,7 +155,7 @@ static const char *parse_data(const uint8_t *at, sli_frame *out) {
   out->data.kind = take32(&at);
   out->data.from = take32(&at);
   out->data.target = (int32_t)take32(&at);
-  take(&at, out->data.word, sizeof out->data.word);
+  frame_take(&at, out->data.word, sizeof out->data.word);
   uint64_t total = out->data.total_bytes = take64(&at);
   uint64_t offset = out->data.offset_bytes = take64(&at);
   if (!out->data.kind || out->data.kind >= SLI_DATA_KINDS) return "an unknown kind of data";

@@ -199,7 +199,7 @@ void sli_sockets_watch(sli_control *c, int process); /* opens a direct link, if 
 
 /* send.c */
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame);
-void sli_refuse(sli_control *c, sli_refusal kind, const char *who, const char *why);
+void sli_refuse(sli_control *c, sli_refusal kind, const char *sender, const char *why);
 
 /* receive.c: takes a few frames, so that other sockets get their turn; returns whether there may
  * be more. */
@@ -219,7 +219,7 @@ void sli_clocks_take(sli_control *c, const sli_frame *frame);
 /* join.c */
 void sli_hello_send(sli_control *c);
 void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route,
-                    size_t route_bytes, const char *who);
+                    size_t route_bytes, const char *sender);
 void sli_join_answer(sli_control *c, const sli_frame *frame); /* WAIT, REFUSE */
 void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes);
 void sli_join_overdue(sli_control *c);

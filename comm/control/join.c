@@ -64,16 +64,16 @@ static void list_missing(const sli_control *c, char *out, size_t bytes) {
 }
 
 /* Refuses a HELLO that reached the wrong endpoint; the job goes on. */
-static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_line *line,
+static void send_away(sli_control *c, sli_refusal kind, const char *sender, sli_line *line,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
-static void send_away(sli_control *c, sli_refusal kind, const char *who, sli_line *line,
+static void send_away(sli_control *c, sli_refusal kind, const char *sender, sli_line *line,
                       const char *format, ...) {
   char text[SLI_FRAME_TEXT_BYTES];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  sli_refuse(c, kind, who, text);
+  sli_refuse(c, kind, sender, text);
   answer(c, SLI_FRAME_REFUSE, line, text);
 }
 
@@ -90,23 +90,23 @@ static void fail_with(sli_control *c, int process, sli_line *line, const char *f
   sli_blame(c, SL_E_INPUT, process, "%s", text);
 }
 
-static bool is_astray(sli_control *c, const sli_frame *f, sli_line *line, const char *who) {
+static bool is_astray(sli_control *c, const sli_frame *f, sli_line *line, const char *sender) {
   if (f->version != SLI_FRAME_VERSION && c->shared.joined) {
-    send_away(c, SLI_REFUSED_VERSION, who, line, "this job runs, and speaks protocol version %d",
+    send_away(c, SLI_REFUSED_VERSION, sender, line, "this job runs, and speaks protocol version %d",
               SLI_FRAME_VERSION);
   } else if (f->version != SLI_FRAME_VERSION) {
     return false;
   } else if (strcmp(f->hello.job, c->job)) {
-    send_away(c, SLI_REFUSED_JOB, who, line, "process %u on host %s belongs to job %s, this is %s",
+    send_away(c, SLI_REFUSED_JOB, sender, line, "process %u on host %s belongs to job %s, this is %s",
               f->process, f->hello.host, f->hello.job, c->job);
   } else if (f->incarnation != (uint32_t)c->incarnation) {
-    send_away(c, SLI_REFUSED_INCARNATION, who, line,
+    send_away(c, SLI_REFUSED_INCARNATION, sender, line,
               "process %u on host %s is of incarnation %u, job %s is at %d", f->process,
               f->hello.host, f->incarnation, c->job, c->incarnation);
   } else if (c->shared.ended) {
-    send_away(c, SLI_REFUSED_LATE, who, line, "job %s has ended: %s", c->job, c->shared.end_text);
+    send_away(c, SLI_REFUSED_LATE, sender, line, "job %s has ended: %s", c->job, c->shared.end_text);
   } else if (c->shared.joined) {
-    send_away(c, SLI_REFUSED_LATE, who, line, "process %u on host %s comes too late: job %s runs",
+    send_away(c, SLI_REFUSED_LATE, sender, line, "process %u on host %s comes too late: job %s runs",
               f->process, f->hello.host, c->job);
   } else {
     return false;
@@ -151,18 +151,18 @@ static void keep_hello(sli_control *c, const sli_frame *f, const sli_line *line)
 }
 
 void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route,
-                    size_t route_bytes, const char *who) {
+                    size_t route_bytes, const char *sender) {
   char text[SLI_FRAME_TEXT_BYTES];
   sli_line line = line_of(c, route, route_bytes);
   bool exists = frame->process < (uint32_t)c->nprocesses;
   sli_peer *known = &c->peers[exists ? frame->process : 0];
   if (c->shared.joined && exists && known->instance == frame->instance) {
     /* Sent before the answer arrived, unless it is a replay. */
-    if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, who, "HELLO");
+    if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, sender, "HELLO");
     else known->hub.seen = frame->sequence;
     return;
   }
-  if (is_astray(c, frame, &line, who) || disagrees(c, frame, &line)) return;
+  if (is_astray(c, frame, &line, sender) || disagrees(c, frame, &line)) return;
   keep_hello(c, frame, &line);
   if (c->nhere == c->nprocesses - 1) {
     sli_join_complete(c);

@@ -60,7 +60,7 @@ static bool hand_over(void *socket, int fd) {
   return bound;
 }
 
-static bool add(sli_listener *listener, void *socket, const char *address, int *port) {
+static bool listen_add(sli_listener *listener, void *socket, const char *address, int *port) {
   struct addrinfo *at, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
                                 .ai_flags = AI_PASSIVE | AI_NUMERICHOST};
   char service[16];
@@ -83,13 +83,13 @@ bool sli_listener_open(sli_listener *listener, void *socket, const char *host, i
                              .left = SAVED_UP + nprocesses,
                              .most_strangers = strangers + nprocesses};
   if (!strcmp(host, "localhost")) {
-    if (!add(listener, socket, "127.0.0.1", port)) return false;
-    add(listener, socket, "::1", port); /* may fail: without IPv6 no client connects there */
+    if (!listen_add(listener, socket, "127.0.0.1", port)) return false;
+    listen_add(listener, socket, "::1", port); /* may fail: without IPv6 no client connects there */
     return true;
   }
-  if (sli_host_is_address(host)) return add(listener, socket, host, port);
+  if (sli_host_is_address(host)) return listen_add(listener, socket, host, port);
   /* "::" accepts both IPv4 and IPv6 where there is IPv6 at all. */
-  return add(listener, socket, "::", port) || add(listener, socket, "0.0.0.0", port);
+  return listen_add(listener, socket, "::", port) || listen_add(listener, socket, "0.0.0.0", port);
 }
 
 void sli_listener_close(sli_listener *listener) {

@@ -35,7 +35,7 @@ static bool is_due(const sli_control *c, int process, const sli_frame *frame) {
          (kind == SLI_DATA_WORD || (kind == SLI_DATA_RELEASE && !frame->data.from));
 }
 
-static void begin(sli_assembly *all, const sli_frame *frame) {
+static void parts_begin(sli_assembly *all, const sli_frame *frame) {
   free(all->data);
   *all = (sli_assembly){.data = sli_calloc(frame->data.total_bytes, 1),
                         .total_bytes = frame->data.total_bytes};
@@ -48,7 +48,7 @@ sli_part sli_part_take(sli_control *c, int process, const sli_frame *frame, uint
     return SLI_PART_REFUSED;
   }
   sli_assembly *all = &c->peers[frame->data.from].parts[frame->data.kind];
-  if (frame->data.offset_bytes == 0) begin(all, frame);
+  if (frame->data.offset_bytes == 0) parts_begin(all, frame);
   if (!all->data || frame->data.offset_bytes != all->bytes ||
       frame->data.total_bytes != all->total_bytes) {
     sli_refuse(c, SLI_REFUSED_MALFORMED, c->peers[process].host, "a part out of order");

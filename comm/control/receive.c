@@ -112,13 +112,13 @@ static sli_line *find_line(sli_control *c, sli_origin origin, int process, const
 }
 
 static void check_frame(sli_control *c, sli_origin origin, int process, const uint8_t *route,
-                        size_t route_bytes, int fd, const sli_frame *frame, const char *who) {
+                        size_t route_bytes, int fd, const sli_frame *frame, const char *sender) {
   sli_line *line = find_line(c, origin, process, route, route_bytes, fd, frame);
   char name[128];
   if (!line) {
-    sli_refuse(c, SLI_REFUSED_UNKNOWN, who, sli_frame_name(frame->type));
+    sli_refuse(c, SLI_REFUSED_UNKNOWN, sender, sli_frame_name(frame->type));
   } else if (frame->sequence <= line->seen) {
-    sli_refuse(c, SLI_REFUSED_REPLAY, who, sli_frame_name(frame->type));
+    sli_refuse(c, SLI_REFUSED_REPLAY, sender, sli_frame_name(frame->type));
   } else {
     bool gap = frame->sequence != line->seen + 1 && c->shared.joined;
     line->seen = frame->sequence;
@@ -134,7 +134,7 @@ static void check_frame(sli_control *c, sli_origin origin, int process, const ui
 static void take_message(sli_control *c, sli_origin origin, int process, const uint8_t *route,
                          size_t route_bytes, zmq_msg_t *message) {
   sli_frame frame = {0};
-  const char *who = zmq_msg_gets(message, "Peer-Address");
+  const char *sender = zmq_msg_gets(message, "Peer-Address");
   const char *wrong = sli_frame_parse(zmq_msg_data(message), zmq_msg_size(message), &frame);
   atomic_fetch_add_explicit(&c->counts.frames_received, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&c->counts.bytes_received, zmq_msg_size(message), memory_order_relaxed);
@@ -142,15 +142,15 @@ static void take_message(sli_control *c, sli_origin origin, int process, const u
   int fd = hello || origin == SLI_DIRECT_IN ? zmq_msg_get(message, ZMQ_SRCFD) : -1;
   if (hello) sli_listener_know(&c->sockets.hub_listener, fd);
   if (hello && (!wrong || frame.version != SLI_FRAME_VERSION))
-    sli_hello_take(c, &frame, route, route_bytes, who);
+    sli_hello_take(c, &frame, route, route_bytes, sender);
   else if (wrong && frame.version && frame.version != SLI_FRAME_VERSION)
-    sli_refuse(c, SLI_REFUSED_VERSION, who, NULL);
+    sli_refuse(c, SLI_REFUSED_VERSION, sender, NULL);
   else if (wrong)
-    sli_refuse(c, SLI_REFUSED_MALFORMED, who, wrong);
+    sli_refuse(c, SLI_REFUSED_MALFORMED, sender, wrong);
   else if (frame.incarnation != (uint32_t)c->incarnation && frame.type != SLI_FRAME_REFUSE)
-    sli_refuse(c, SLI_REFUSED_INCARNATION, who, NULL);
+    sli_refuse(c, SLI_REFUSED_INCARNATION, sender, NULL);
   else
-    check_frame(c, origin, process, route, route_bytes, fd, &frame, who);
+    check_frame(c, origin, process, route, route_bytes, fd, &frame, sender);
 }
 
 /* Receives one frame with all its parts; false if there is none. */

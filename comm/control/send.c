@@ -17,12 +17,12 @@ static const char *const refusals[SLI_REFUSALS] = {
     [SLI_REFUSED_LATE] = "a process that came after the start",
 };
 
-void sli_refuse(sli_control *c, sli_refusal kind, const char *who, const char *why) {
+void sli_refuse(sli_control *c, sli_refusal kind, const char *sender, const char *why) {
   atomic_fetch_add_explicit(&c->counts.refused, 1, memory_order_relaxed);
   if (c->logged[kind]) return;
   c->logged[kind] = true;
   sli_log("job %s: refused %s%s%s%s%s (counted from now on, not said)", c->job, refusals[kind],
-          who && *who ? " from " : "", who ? who : "", why ? ": " : "", why ? why : "");
+          sender && *sender ? " from " : "", sender ? sender : "", why ? ": " : "", why ? why : "");
 }
 
 static void count_sent(sli_control *c, size_t bytes) {

@@ -18,8 +18,8 @@ struct sli_channels {
   int count;
   sli_nccl_channel *ends;     /* [count] */
   int32_t *of_link;        /* [nqueues] index of a channel, or SL_NONE */
-  uint64_t *told;          /* fences of announcements being sent */
-  size_t ntold, told_capacity;
+  uint64_t *announced;     /* fences of announcements being sent */
+  size_t nannounced, announced_capacity;
 };
 
 /* ---- channels of a plan --------------------------------------------------------------- */
@@ -96,7 +96,7 @@ void sli_channels_close(sli_channels *c) {
   sli_nccl_close(c->nccl);
   free(c->of_link);
   free(c->ends);
-  free(c->told);
+  free(c->announced);
   free(c);
 }
 
@@ -131,8 +131,8 @@ bool sli_channels_send(sli_channels *c, int process, const void *message, const 
   uint32_t number = sli_nccl_send(c->nccl, channel, data, parcel.bytes);
   SLI_CHECK(number == parcel.number, "channel %d has carried %u messages, its link %u", channel,
             number, parcel.number);
-  SLI_GROW(c->told, c->ntold, c->told_capacity);
-  c->ntold += !sli_net_send(c->net, process, message, NULL, 0, &c->told[c->ntold]);
+  SLI_GROW(c->announced, c->nannounced, c->announced_capacity);
+  c->nannounced += !sli_net_send(c->net, process, message, NULL, 0, &c->announced[c->nannounced]);
   *fence = make_fence(channel, number);
   return true;
 }
@@ -158,8 +158,8 @@ sl_status sli_channels_hear_of(sli_channels *c, int from, const void *message, b
 }
 
 static void reap_announcements(sli_channels *c) {
-  for (size_t i = 0; i < c->ntold; i++)
-    if (sli_net_done(c->net, c->told[i])) c->told[i--] = c->told[--c->ntold];
+  for (size_t i = 0; i < c->nannounced; i++)
+    if (sli_net_done(c->net, c->announced[i])) c->announced[i--] = c->announced[--c->nannounced];
 }
 
 bool sli_channels_progress(sli_channels *c) {

@@ -11,7 +11,7 @@ enum { PORTION_BYTES = 4 << 20 };
 
 /* ---- control plane's thread ---------------------------------------------------------- */
 
-static void put(sli_job_word *w, int from, const void *data, size_t bytes) {
+static void gather_put(sli_job_word *w, int from, const void *data, size_t bytes) {
   pthread_mutex_lock(&w->lock);
   if (!w->full) {
     w->full = true;
@@ -26,14 +26,14 @@ static void put(sli_job_word *w, int from, const void *data, size_t bytes) {
 
 bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, size_t bytes) {
   if (strcmp(word, job->self ? "pull" : "portion")) return false;
-  put(&job->figures, from, data, bytes);
+  gather_put(&job->figures, from, data, bytes);
   return true;
 }
 
 /* ---- owner's thread ------------------------------------------------------------------- */
 
 /* Waits for the next word; its data is the caller's to free(). */
-static sl_status take(sl_job *job, int *from, void **data, size_t *bytes) {
+static sl_status gather_take(sl_job *job, int *from, void **data, size_t *bytes) {
   sli_job_word *w = &job->figures;
   pthread_mutex_lock(&w->lock);
   while (!w->full && !sli_job_is_lost(job)) pthread_cond_wait(&w->come, &w->lock);
@@ -56,7 +56,7 @@ static sl_status give(sl_job *job, uint64_t most_records) {
     void *nothing;
     size_t none;
     const void *portion = NULL;
-    status = take(job, &from, &nothing, &none);
+    status = gather_take(job, &from, &nothing, &none);
     if (status) break;
     free(nothing);
     size = sl_export_next(e, &portion);
@@ -73,7 +73,7 @@ static sl_status fetch(sl_job *job, int process) {
     int from;
     void *portion;
     sli_control_say(job->control, process, "pull", NULL, 0);
-    status = take(job, &from, &portion, &bytes);
+    status = gather_take(job, &from, &portion, &bytes);
     if (status) break;
     if (from != process)
       status = sl_fail(SL_E_INPUT, "process %d told of its part before it was asked", from);

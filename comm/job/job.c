@@ -185,7 +185,7 @@ sl_status sl_job_run(sl_job *job, int64_t steps) {
 }
 
 /* Leaves the job. Process 0, which forwards all words, leaves last. */
-static void leave(sl_job *job) {
+static void job_leave(sl_job *job) {
   if (job->self) sli_control_say(job->control, 0, "gone", NULL, 0);
   for (int ms = 0; !job->self && atomic_load(&job->gone) < job->count - 1 && ms < 1000; ms++)
     usleep(1000);
@@ -215,6 +215,6 @@ sl_status sl_job_end(sl_job *job, sl_status status) {
   }
   atomic_store(&job->closing, true); /* a peer's departure is no loss from now on */
   status = sli_control_meet(job->control, "end", NULL, 0, NULL);
-  if (!status) leave(job);
+  if (!status) job_leave(job);
   return status;
 }

@@ -75,7 +75,7 @@ static sl_runtime *runtime_of(sl_job *job) {
 }
 
 /* Ends the job because of a message that no process of it would send. */
-static void refuse(sl_job *job, int from) {
+static void planes_refuse(sl_job *job, int from) {
   char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
   sli_control_abort(job->control, text);
   free(text);
@@ -94,7 +94,7 @@ static void on_arrived(void *ctx, int from, const void *message, size_t bytes) {
   sl_status status = bytes ? SL_OK
                            : sli_channels_hear_of(job->channels, from, message, &announced);
   if (announced) return;
-  if (!rt || status || sl_runtime_arrived(rt, message, bytes)) refuse(job, from);
+  if (!rt || status || sl_runtime_arrived(rt, message, bytes)) planes_refuse(job, from);
 }
 
 /* Returns whether the listener took the word. */
@@ -113,7 +113,7 @@ static void on_word(void *ctx, int from, const char *word, const void *data, siz
     return;
   if (!strcmp(word, "gone")) atomic_fetch_add(&job->gone, 1);
   if (!strcmp(word, "channel") && sli_channels_hear(job->channels, from, data, bytes))
-    refuse(job, from);
+    planes_refuse(job, from);
 }
 
 static void on_abort(void *ctx, int culprit, const char *text) {

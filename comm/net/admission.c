@@ -152,7 +152,7 @@ static bool receive(guest *g) {
   return g->fd >= 0 && g->got == want;
 }
 
-static void refuse(sli_admission *a, guest *g) {
+static void admission_refuse(sli_admission *a, guest *g) {
   if (!a->stranger_logged) sli_log("a stranger who connected to the data plane was sent away");
   a->stranger_logged = true;
   dismiss(g);
@@ -161,7 +161,7 @@ static void refuse(sli_admission *a, guest *g) {
 /* Sends the answer. It fits into the socket buffer, as nothing was sent on the connection yet. */
 static void answer(sli_admission *a, guest *g) {
   sli_handshake *h = &g->handshake;
-  if (!sli_handshake_answer(h, a->key, a->self, a->word, &g->from)) refuse(a, g);
+  if (!sli_handshake_answer(h, a->key, a->self, a->word, &g->from)) admission_refuse(a, g);
   else if (send(g->fd, h->answer, sizeof h->answer, MSG_NOSIGNAL) != sizeof h->answer) dismiss(g);
   g->answered = true;
   g->got = 0;
@@ -169,7 +169,7 @@ static void answer(sli_admission *a, guest *g) {
 
 static void admit(sli_admission *a, guest *g, sli_admission_member *member, void *ctx) {
   if (!sli_handshake_check(&g->handshake, g->proof)) {
-    refuse(a, g);
+    admission_refuse(a, g);
     return;
   }
   epoll_ctl(a->epoll, EPOLL_CTL_DEL, g->fd, NULL);

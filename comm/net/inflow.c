@@ -11,7 +11,7 @@ static bool arrive(sli_inflow *in) {
 }
 
 /* Starts a message when its head is complete. */
-static bool begin(sli_inflow *in) {
+static bool inflow_begin(sli_inflow *in) {
   if (in->head.number != in->number) {
     sli_net_fail(in->peer, "it sent message %llu for message %llu",
                  (unsigned long long)in->head.number, (unsigned long long)in->number);
@@ -44,7 +44,7 @@ bool sli_inflow_take(sli_inflow *in, const uint8_t *bytes, size_t count) {
       memcpy(in->place, bytes, taken);
       good = sli_inflow_filled(in, taken);
     } else if (in->head_bytes == sizeof in->head) {
-      good = begin(in);
+      good = inflow_begin(in);
     }
     bytes += taken;
     count -= taken;

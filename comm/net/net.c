@@ -74,7 +74,7 @@ bool sli_net_done(sli_net *net, uint64_t fence) {
   SLI_CHECK(t && t->used && !t->dropped && t->peer->net == &net->core,
             "a fence was asked for that there is not");
   if (t->done) sli_transfer_give(t);
-  else if (t->peer->told) t->dropped = true;
+  else if (t->peer->notified) t->dropped = true;
   else return false;
   return true;
 }
@@ -261,8 +261,8 @@ static void tell_failures(sli_net *net) {
   net->core.any_failed = false;
   for (int i = 0; i < net->core.npeers; i++) {
     sli_net_peer *p = &net->core.peers[i];
-    if (!p->failed || p->told) continue;
-    p->told = true;
+    if (!p->failed || p->notified) continue;
+    p->notified = true;
     if (p->transport) p->transport->drop(p);
     net->core.events.lost(net->core.events.ctx, i, p->why);
   }

@@ -25,7 +25,7 @@ typedef struct sli_net_peer {
   const sli_transport *transport; /* NULL: not connected */
   void *state;                    /* the transport's state for this net */
   void *line;                     /* the transport's connection; NULL: gone */
-  bool failed, told;              /* `told`: the owner has been notified */
+  bool failed, notified;          /* `notified`: the owner has been notified */
   char why[SLI_NET_WHY_CHARS];
   /* written by the owner, read by any thread */
   _Atomic uint64_t sent, received, sent_bytes, received_bytes;

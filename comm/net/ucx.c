@@ -46,7 +46,7 @@ static sl_status find_functions(void *library) {
   return SL_OK;
 }
 
-static sl_status load(void) {
+static sl_status ucx_load(void) {
   variable at_load[] = {
       {"UCX_HANDLE_ERRORS", "none", false}, /* no signal handlers */
       {"UCX_DEBUG_SIGNO", "0", false},      /* no SIGHUP handler either */
@@ -69,7 +69,7 @@ typedef struct setting {
 } setting;
 
 /* Applies settings; a UCX version that lacks one ignores it. */
-static void apply(ucp_config_t *config, const setting *s) {
+static void ucx_apply(ucp_config_t *config, const setting *s) {
   for (; s->name; s++)
     if (!s->user || !getenv(s->user))
       (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
@@ -104,7 +104,7 @@ sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
 }
 
 sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out) {
-  sl_status status = load();
+  sl_status status = ucx_load();
   if (status) return status;
   ucp_config_t *config;
   /* UCX has no other interface for this. */
@@ -112,8 +112,8 @@ sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, uc
   set_variables(&dir, 1);
   ucs_status_t ucs = sli_ucx.ucp_config_read(NULL, NULL, &config);
   if (!ucs) {
-    apply(config, for_all);
-    apply(config, by_kind[kind]);
+    ucx_apply(config, for_all);
+    ucx_apply(config, by_kind[kind]);
     ucs = sli_ucx.ucp_init_version(
         UCP_API_MAJOR, UCP_API_MINOR,
         &(ucp_params_t){.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,

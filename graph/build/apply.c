@@ -136,7 +136,7 @@ static sl_status infer(sl_here at, sl_graph *g, sli_node *node) {
 }
 
 static bool lies_possibly(sl_sbp sbp, int count, int i, const sl_type *types) {
-  if (sbp.kind != SL_SPLIT && sbp.kind != SL_ROUTED) return sbp.kind == SL_BROADCAST || sbp.kind == SL_PARTIAL;
+  if (sbp.kind != SL_SPLIT && sbp.kind != SL_DISPATCHED) return sbp.kind == SL_BROADCAST || sbp.kind == SL_PARTIAL;
   return i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim;
 }
 

@@ -31,7 +31,7 @@ static int count_options(const sl_option *options) {
   return n;
 }
 
-static int find(const sl_args *args, const char *name, size_t length) {
+static int args_find(const sl_args *args, const char *name, size_t length) {
   for (int i = 0; i < args->count; i++)
     if (strlen(args->options[i].name) == length && !memcmp(args->options[i].name, name, length))
       return i;
@@ -123,7 +123,7 @@ static sl_status give(sl_args *args, int index, const char *text) {
 }
 
 sl_status sl_args_set(sl_args *args, const char *name, const char *value) {
-  int index = find(args, name, strlen(name));
+  int index = args_find(args, name, strlen(name));
   if (index < 0) return sl_fail(SL_E_USAGE, "there is no option --%s", name);
   return give(args, index, value);
 }
@@ -132,7 +132,7 @@ sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used)
   *used = 0;
   if (nwords < 1 || strncmp(words[0], "--", 2)) return SL_OK;
   const char *name = words[0] + 2, *equals = strchr(name, '=');
-  int index = find(args, name, equals ? (size_t)(equals - name) : strlen(name));
+  int index = args_find(args, name, equals ? (size_t)(equals - name) : strlen(name));
   if (index < 0) return SL_OK;
   const sl_option *option = &args->options[index];
   bool flag = option->kind == SL_OPTION_FLAG;
@@ -172,7 +172,7 @@ static bool is_kind(const sl_option *option, sl_option_kind kind) {
 /* Returns the text of an option's value. If the model misuses the option, notes that and returns
  * "0", or for texts "". */
 static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
-  int i = find(args, name, strlen(name));
+  int i = args_find(args, name, strlen(name));
   const char *text = NULL;
   if (i < 0) note_misuse(args, name, undeclared);
   else if (!is_kind(&args->options[i], kind))
@@ -202,7 +202,7 @@ bool sl_arg_flag(const sl_args *args, const char *name) {
 }
 
 const char *sl_arg_given(const sl_args *args, const char *name, int i) {
-  int index = find(args, name, strlen(name));
+  int index = args_find(args, name, strlen(name));
   if (index < 0) note_misuse(args, name, undeclared);
   if (index < 0) return NULL;
   const values *v = &args->given[index];

@@ -27,7 +27,7 @@ typedef struct token_rows {
 } token_rows;
 
 /* Fills in rows from sequence `first` on; only the tick's piece, if sequences are cut. */
-static void fill(const token_rows *r, const sli_tokens *files, int64_t first, const sl_tick *tick,
+static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first, const sl_tick *tick,
                  void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
   int32_t *tokens = out[0], *targets = out[1]; /* [rows, count] or NULL */
@@ -38,12 +38,12 @@ static void fill(const token_rows *r, const sli_tokens *files, int64_t first, co
 
 static void fill_from_files(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
-  fill(r, r->files, tick->step * r->batch + tick->microbatch * r->rows, tick, out);
+  data_fill(r, r->files, tick->step * r->batch + tick->microbatch * r->rows, tick, out);
 }
 
 static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
-  fill(r, r->held_out, tick->microbatch * r->rows, tick, out);
+  data_fill(r, r->held_out, tick->microbatch * r->rows, tick, out);
 }
 
 static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
@@ -207,7 +207,7 @@ const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
 
 /* ---- data files ------------------------------------------------------------------------ */
 
-static const token_rows *rows_of(const sli_node *node) {
+static const token_rows *data_rows_of(const sli_node *node) {
   /* copies for whole microbatches read the same source */
   bool once = node->op == &sl_op_source && !node->attrs.full;
   const sl_source *source = once ? node->attrs.user : NULL;
@@ -228,7 +228,7 @@ int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   int count = 0;
   const sli_tokens *last = NULL; /* nodes of one source, on several devices, are adjacent */
   for (int i = 0; i < g->nnodes; i++) {
-    const token_rows *r = rows_of(g->nodes[i]);
+    const token_rows *r = data_rows_of(g->nodes[i]);
     if (!r || !r->files || r->files == last) continue;
     last = r->files;
     count = add_files(last, count, most, out);
@@ -240,7 +240,7 @@ sl_status sl_graph_check_files(const sl_graph *g) {
   const sli_tokens *last = NULL;
   sl_status status = SL_OK;
   for (int i = 0; i < g->nnodes && !status; i++) {
-    const token_rows *r = rows_of(g->nodes[i]);
+    const token_rows *r = data_rows_of(g->nodes[i]);
     if (!r || !r->files || r->files == last) continue;
     last = r->files;
     status = sli_tokens_check(last);

@@ -33,13 +33,13 @@ static uint64_t sign_node(const sli_node *n) {
   return n->op == &sl_op_source ? h : sli_hash_attrs(h, n->op, &n->attrs, n->nin);
 }
 
-static void add(sli_fingerprints *s, const char *name, uint64_t hash) {
+static void fingerprints_add(sli_fingerprints *s, const char *name, uint64_t hash) {
   s->of[s->count++] = (struct sli_fingerprint){name, hash};
 }
 
 static void add_param(sli_fingerprints *s, const sl_tensor *t, sli_arena *arena) {
   char type[SL_TYPE_TEXT];
-  add(s, sli_arena_format(arena, "%s %s", t->name, sl_type_format(type, &t->type)), sign_param(t));
+  fingerprints_add(s, sli_arena_format(arena, "%s %s", t->name, sl_type_format(type, &t->type)), sign_param(t));
 }
 
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena) {
@@ -48,9 +48,9 @@ sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena) {
   for (int i = 0; i < g->nparams; i++) add_param(&s, g->params[i], arena);
   for (int i = 0; i < g->nnodes; i++) {
     const sl_op *op = g->nodes[i]->op;
-    add(&s, g->nodes[i]->name, sign_node(g->nodes[i]));
+    fingerprints_add(&s, g->nodes[i]->name, sign_node(g->nodes[i]));
     s.own_ops |= sl_op_find(op->name) != op;
   }
-  if (g->loss.tensor) add(&s, "the loss", sign_input(g->loss.tensor));
+  if (g->loss.tensor) fingerprints_add(&s, "the loss", sign_input(g->loss.tensor));
   return s;
 }

@@ -40,7 +40,7 @@ static sl_status add_texts(sl_graph *g) {
 /* ---- settings -------------------------------------------------------------------------- */
 
 /* Sets the settings of a parameter: the graph's own where no group sets another value. */
-static sl_status apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param) {
+static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param) {
   const sl_optimizer *base = &g->training.optimizer;
   float scale = rule->group.lr_scale;
   if (rule->group.lr > 0 && base->lr == 0)
@@ -66,7 +66,7 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
     if (!sli_pattern_finds(rule->pattern, param->name)) continue;
     any = true;
     if (rule->frozen) param->needs_grad = false;
-    else if (apply(g, rule, param)) return g->status;
+    else if (groups_apply(g, rule, param)) return g->status;
   }
   if (any) return SL_OK;
   return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "%s %s: no parameter has such a name; the "

@@ -5,17 +5,17 @@
 
 #include "graph/build/build.h"
 
-static sl_status refuse(sl_here at, sl_graph *g, const char *text) {
+static sl_status loss_refuse(sl_here at, sl_graph *g, const char *text) {
   return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cross_entropy_with: %s", text);
 }
 
-static sl_status check(sl_here at, sl_graph *g, const sl_loss *loss, int64_t classes) {
+static sl_status loss_check(sl_here at, sl_graph *g, const sl_loss *loss, int64_t classes) {
   if (!(loss->smoothing >= 0 && loss->smoothing <= 1))
-    return refuse(at, g, sli_arena_format(&g->arena, "the smoothing must be from 0 to 1, not %g",
+    return loss_refuse(at, g, sli_arena_format(&g->arena, "the smoothing must be from 0 to 1, not %g",
                                           (double)loss->smoothing));
   for (int64_t c = 0; loss->weights && c < classes; c++)
     if (!(loss->weights[c] >= 0 && loss->weights[c] < INFINITY))
-      return refuse(at, g, sli_arena_format(&g->arena, "class %lld weighs %g: no weight may be negative"
+      return loss_refuse(at, g, sli_arena_format(&g->arena, "class %lld weighs %g: no weight may be negative"
                                             " or infinite", (long long)c, (double)loss->weights[c]));
   return SL_OK;
 }
@@ -25,7 +25,7 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
   static const sl_loss plain;
   int64_t classes = sl_dim(logits, -1);
   if (!loss) loss = &plain;
-  if (!logits || !targets || check(at, g, loss, classes)) return NULL;
+  if (!logits || !targets || loss_check(at, g, loss, classes)) return NULL;
   const sl_attrs attrs = {.ignore = loss->ignore, .value = loss->smoothing,
                           .upper = loss->smoothing / (float)SLI_MAX(classes, 1)};
   const sl_attrs counted = {.ignore = loss->ignore};

@@ -2,7 +2,7 @@
 /* Calls for the shipped ops: thin wrappers of sl_apply(). */
 #include "graph/build/build.h"
 
-static sl_tensor *apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
+static sl_tensor *ops_apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                         sl_tensor *const *in, uint32_t absent) {
   int nout = SLI_MAX(op->nout, 1);
   sl_tensor *out[nout];
@@ -24,7 +24,7 @@ sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float 
     *copy = *rope;
     attrs.user = copy;
   }
-  return apply(at, g, &sl_op_rotary, &attrs, 1, &x, 0);
+  return ops_apply(at, g, &sl_op_rotary, &attrs, 1, &x, 0);
 }
 
 sl_tensor *sl_layernorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, sl_tensor *bias,
@@ -63,7 +63,7 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
 
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                sl_tensor *ids, const sl_attrs *attrs) {
-  return apply(at, g, &sl_op_attention, attrs, ids ? 4 : 3, (sl_tensor *[]){q, k, v, ids}, 0);
+  return ops_apply(at, g, &sl_op_attention, attrs, ids ? 4 : 3, (sl_tensor *[]){q, k, v, ids}, 0);
 }
 
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs) {
@@ -72,7 +72,7 @@ sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl
 
 sl_tensor *sl_attend_packed_within_at(sl_here at, sl_graph *g, sl_tensor *qkv, sl_tensor *ids,
                                       const sl_attrs *attrs) {
-  return apply(at, g, &sl_op_attention_packed, attrs, ids ? 2 : 1, (sl_tensor *[]){qkv, ids}, 0);
+  return ops_apply(at, g, &sl_op_attention_packed, attrs, ids ? 2 : 1, (sl_tensor *[]){qkv, ids}, 0);
 }
 
 sl_tensor *sl_documents_at(sl_here at, sl_graph *g, sl_tensor *tokens, int32_t end,
@@ -85,17 +85,17 @@ sl_tensor *sl_documents_at(sl_here at, sl_graph *g, sl_tensor *tokens, int32_t e
 
 sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a) {
-  return apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);
+  return ops_apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);
 }
 
 sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a, sl_tensor *b) {
-  return apply(at, g, op, attrs, 2, (sl_tensor *[]){a, b}, 0);
+  return ops_apply(at, g, op, attrs, 2, (sl_tensor *[]){a, b}, 0);
 }
 
 sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
                      sl_tensor *a, sl_tensor *b, sl_tensor *c) {
-  return apply(at, g, op, attrs, 3, (sl_tensor *[]){a, b, c}, 0);
+  return ops_apply(at, g, op, attrs, 3, (sl_tensor *[]){a, b, c}, 0);
 }
 
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high) {

@@ -42,7 +42,7 @@ static const setting of_group[] = {
     {"decay", REAL, offsetof(sl_group_settings, weight_decay)},
     {0}};
 
-static sl_status refuse(sl_graph *g, const char *what, const char *text, const char *word,
+static sl_status optimizer_refuse(sl_graph *g, const char *what, const char *text, const char *word,
                         size_t length, const setting *known) {
   const char *list = "";
   for (const setting *s = known; s->name; s++)
@@ -77,7 +77,7 @@ static sl_status read_settings(sl_graph *g, const char *what, const char *text, 
     const char *value = list + name + (list[name] == '=');
     bool bare = name == n && s->kind != SWITCH;
     if (!s->name || bare || !set(s, value, list + n, record))
-      return refuse(g, what, text, list, n, known);
+      return optimizer_refuse(g, what, text, list, n, known);
   }
   return SL_OK;
 }

@@ -134,7 +134,7 @@ static sl_status report(compilation *c) {
   return SL_OK;
 }
 
-static sl_status find_extents(compilation *c) { return sli_pass_extents(c->g); }
+static sl_status find_valid_lengths(compilation *c) { return sli_pass_valid_lengths(c->g); }
 
 static sl_status narrow(compilation *c) {
   sli_pass_narrow(c->g);
@@ -182,7 +182,7 @@ static const pass passes[] = {
     PASS("products", "--dtype bf16", multiplies_bf16, pack_products, "rounds and packs weights for products in bf16"),
     PASS("evaluate", "training with --eval", evaluates, evaluate, "adds the forward pass over held-out data"),
     PASS("reports", "all", always, report, "adds the ops that report losses, counters and outputs"),
-    PASS("extents", "all", always, find_extents, "finds tensors of which only some rows are valid"),
+    PASS("extents", "all", always, find_valid_lengths, "finds tensors of which only some rows are valid"),
     PASS("narrow", "--dtype bf16 on GPUs", is_narrow, narrow, "makes activations bf16"),
     PASS("pad", "--dtype bf16 on GPUs", is_narrow, pad, "pads rows of logits"),
 };

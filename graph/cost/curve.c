@@ -14,7 +14,7 @@ typedef struct place {
   double share, more;
 } place;
 
-static place find(const sl_curve *c, int dim, double x) {
+static place curve_find(const sl_curve *c, int dim, double x) {
   const double *at = c->at[dim];
   if (c->count[dim] == 1)
     return (place){.more = c->axis[dim] == SL_CURVE_DEVICES ? 0 : log(x / at[0])};
@@ -27,7 +27,7 @@ double sli_curve_at(const sl_curve *c, const double *x) {
   place p[SL_CURVE_DIMS] = {0};
   double sum = 0;
   int ndims = SLI_MIN(c->ndims, SL_CURVE_DIMS);
-  for (int d = 0; d < ndims; d++) p[d] = find(c, d, x[d]), sum += p[d].more;
+  for (int d = 0; d < ndims; d++) p[d] = curve_find(c, d, x[d]), sum += p[d].more;
   for (int corner = 0; corner < 1 << ndims; corner++) {
     int at = 0;
     double weight = 1;

@@ -11,7 +11,7 @@ static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
 }
 
 /* Divides all cores among the devices, unless the user sets the number for each. */
-static sl_status place(sli_site *site) {
+static sl_status cpu_place(sli_site *site) {
   int *threads = &site->devices->threads;
   sl_status status = sl_machine_create(NULL, &site->machine);
   if (status) return status;
@@ -20,7 +20,7 @@ static sl_status place(sli_site *site) {
 }
 
 const sli_kind sli_kind_cpu = {
-    .name = "cpu", .form = "cpu[:N[xT]]", .read = read, .place = place, .model = &sli_kind_timed,
+    .name = "cpu", .form = "cpu[:N[xT]]", .read = read, .place = cpu_place, .model = &sli_kind_timed,
     .compute = &sl_queue_cpu, .host = &sl_queue_cpu, .run_ahead = 1, .cores = true,
     .memory = {[SL_SPACE_DISK] = &sl_memory_disk}, .move = {[SL_SPACE_DISK] = &sl_queue_disk},
     .computes = true, .times_calls = true, .bf16 = sl_cpu_bf16};

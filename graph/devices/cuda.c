@@ -58,7 +58,7 @@ static void set_budget(const sli_site *site, const sl_cuda_device *gpus) {
   for (int d = 1; d < site->count; d++) *budget = SLI_MIN(*budget, gpus[d].free_bytes);
 }
 
-static sl_status describe(const sli_site *site, sl_cuda_device *gpus) {
+static sl_status cuda_describe(const sli_site *site, sl_cuda_device *gpus) {
   const sl_device_options *o = site->devices;
   sl_status status = SL_OK;
   for (int d = 0; d < site->count && !status; d++)
@@ -74,12 +74,12 @@ static sl_status place_near(sli_site *site, const sl_cuda_device *gpus) {
   return status;
 }
 
-static sl_status place(sli_site *site) {
+static sl_status cuda_place(sli_site *site) {
   sl_status status = find_all(site);
   if (!status) status = sl_machine_create(NULL, &site->machine);
   if (status) return status;
   sl_cuda_device *gpus = sli_calloc((size_t)site->count, sizeof *gpus);
-  status = describe(site, gpus);
+  status = cuda_describe(site, gpus);
   if (!status) set_budget(site, gpus);
   if (!status) status = place_near(site, gpus);
   free(gpus);
@@ -89,7 +89,7 @@ static sl_status place(sli_site *site) {
 static const char *bf16(void) { return "bf16"; }
 
 const sli_kind sli_kind_cuda = {
-    .name = "cuda", .form = "cuda[:N,N,...]", .read = read, .place = place, .imagine = imagine,
+    .name = "cuda", .form = "cuda[:N,N,...]", .read = read, .place = cuda_place, .imagine = imagine,
     .model = &sli_kind_timed,
     .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
     .memory = {&sl_memory_cuda, &sl_memory_pinned, &sl_memory_disk},

@@ -10,14 +10,14 @@
 static const sli_kind *const kinds[] = {&sli_kind_cpu, &sli_kind_cuda, &sli_kind_timed,
                                         &sli_kind_null};
 
-static const sli_kind *find(const char *name, size_t length) {
+static const sli_kind *devices_find(const char *name, size_t length) {
   for (size_t i = 0; i < SLI_COUNT(kinds); i++)
     if (strlen(kinds[i]->name) == length && !strncmp(kinds[i]->name, name, length)) return kinds[i];
   return NULL;
 }
 
 const sli_kind *sli_kind_find(const char *name) {
-  return name ? find(name, strlen(name)) : kinds[0];
+  return name ? devices_find(name, strlen(name)) : kinds[0];
 }
 
 /* Lists the forms: "A, B or C". */
@@ -32,7 +32,7 @@ static void list_forms(char *out, size_t size) {
 sl_status sli_devices_read(const char *spec, sli_arena *arena, sl_device_options *out) {
   size_t length = strcspn(spec, ":");
   const char *at = spec + length;
-  const sli_kind *kind = find(spec, length);
+  const sli_kind *kind = devices_find(spec, length);
   if (kind) out->kind = kind->name;
   if (kind && (!*at || (at++, kind->read(&at, arena, out) && !*at))) return SL_OK;
   char forms[256];

@@ -57,7 +57,7 @@ static void end_pass(pass *p) {
 /* True if the buffer has one slot of its own where it is made, and no other. */
 static bool has_one_slot(const pass *p, int at) {
   const sli_buffer *b = &p->l->buffers[at];
-  return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->extent && !b->eval && !b->transient &&
+  return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->valid_length && !b->eval && !b->transient &&
          !b->slot_pool.least && b->source == SL_NONE && !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
          sli_lower_given(p->l, b->role, sli_buffer_stage(p->l, b)) <= 1;
 }
@@ -106,7 +106,7 @@ static void find_nodes(const sli_lowering *l, const sli_task *g, int at, bool ou
     for (int o = n->nout - 1; output && o >= 0; o--)
       if (n->out[o] && l->spots[n->out[o]->id].buffer == at) node[n->out[o]->id] = i;
     for (int a = 0; !output && a < n->nin; a++)
-      for (const sl_tensor *t = n->in[a]; t; t = t == n->in[a] && !n->again ? t->kept : NULL)
+      for (const sl_tensor *t = n->in[a]; t; t = t == n->in[a] && !n->rematerialized ? t->kept : NULL)
         if (l->spots[t->id].buffer == at) node[t->id] = i;
   }
 }

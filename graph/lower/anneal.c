@@ -74,12 +74,12 @@ static double seconds(const search *s) { return exchange_seconds(s) + transfer_s
 
 /* ---- start of the search ------------------------------------------------------------------- */
 
-static void put(search *s, int place, int at) {
+static void anneal_put(search *s, int place, int at) {
   s->at[place] = at;
   s->device[place] = s->order[at];
 }
 
-static void take(search *s, double found) {
+static void anneal_take(search *s, double found) {
   if (found >= s->least * (1 - 1e-9)) return;
   s->least = found;
   memcpy(s->best, s->at, (size_t)s->n * sizeof *s->best);
@@ -94,9 +94,9 @@ static void begin_with(search *s, const int *nesting) {
   own.layout.assign = NULL;
   int ranks = sli_grid_ranks(&s->in.grid);
   for (int place = 0; place < s->n; place++)
-    put(s, sli_layout_number(&own, place / ranks, place % ranks),
+    anneal_put(s, sli_layout_number(&own, place / ranks, place % ranks),
         sli_layout_number(&other, place / ranks, place % ranks));
-  take(s, seconds(s));
+  anneal_take(s, seconds(s));
 }
 
 static bool is_shared(const search *s, int axis) {
@@ -104,7 +104,7 @@ static bool is_shared(const search *s, int axis) {
 }
 
 /* Tries all nestings of the axes from `at` on, innermost last. */
-static void begin(search *s, int nesting[SLI_AXES], int at) {
+static void anneal_begin(search *s, int nesting[SLI_AXES], int at) {
   if (at == SLI_AXES) {
     begin_with(s, nesting);
     return;
@@ -114,7 +114,7 @@ static void begin(search *s, int nesting[SLI_AXES], int at) {
     if (i > at && !other) continue;
     int axis = nesting[i];
     nesting[i] = nesting[at], nesting[at] = axis;
-    begin(s, nesting, at + 1);
+    anneal_begin(s, nesting, at + 1);
     nesting[at] = nesting[i], nesting[i] = axis;
   }
 }
@@ -131,16 +131,16 @@ static int draw_below(search *s, int n) { return (int)((uint64_t)draw(s) * (uint
 
 static void swap(search *s, int a, int b) {
   int at = s->at[a];
-  put(s, a, s->at[b]);
-  put(s, b, at);
+  anneal_put(s, a, s->at[b]);
+  anneal_put(s, b, at);
 }
 
 /* Swaps all devices of two hosts. */
 static void swap_hosts(search *s, int a, int b) {
   for (int i = 0; i < s->n; i++) {
     int host = s->at[i] / s->per_host, by = (b - a) * s->per_host;
-    if (host == a) put(s, i, s->at[i] + by);
-    if (host == b) put(s, i, s->at[i] - by);
+    if (host == a) anneal_put(s, i, s->at[i] + by);
+    if (host == b) anneal_put(s, i, s->at[i] - by);
   }
 }
 
@@ -157,7 +157,7 @@ static move draw_move(search *s) {
 }
 
 /* Applies a move; applying it again undoes it. */
-static void apply(search *s, const move *m) {
+static void anneal_apply(search *s, const move *m) {
   if (m->a == m->b) return;
   if (m->hosts) swap_hosts(s, m->a, m->b);
   else swap(s, m->a, m->b);
@@ -172,17 +172,17 @@ static void anneal(search *s) {
   const int steps = SLI_MAX(500, SLI_MIN(4000, 400000 / s->n));
   const double first = 0.1, last = 1e-4; /* shares of the initial time */
   double now = s->least, warmth = first * s->least, colder = pow(last / first, 1.0 / steps);
-  for (int i = 0; i < s->n; i++) put(s, i, s->best[i]);
+  for (int i = 0; i < s->n; i++) anneal_put(s, i, s->best[i]);
   for (int i = 0; i < steps && s->least > 0; i++, warmth *= colder) {
     const move m = draw_move(s);
-    apply(s, &m);
+    anneal_apply(s, &m);
     double found = seconds(s);
     if (!accept(s, found - now, warmth)) {
-      apply(s, &m);
+      anneal_apply(s, &m);
       continue;
     }
     now = found;
-    take(s, now);
+    anneal_take(s, now);
   }
 }
 
@@ -196,9 +196,9 @@ static bool look(search *s, const int *now) {
   s->least = INFINITY;
   memcpy(nesting, s->in.layout.nesting, sizeof nesting);
   sli_lower_canon(s->in.options->simulation.hardware, s->n, s->order);
-  begin(s, nesting, 0);
+  anneal_begin(s, nesting, 0);
   anneal(s);
-  for (int i = 0; i < s->n; i++) put(s, i, s->best[i]);
+  for (int i = 0; i < s->n; i++) anneal_put(s, i, s->best[i]);
   return s->least < own * (1 - 1e-6);
 }
 

@@ -15,7 +15,7 @@ typedef struct list {
   int *device, *place; /* [total] device by place, and by device one more than its place */
 } list;
 
-static sl_status add(list *l, int device) {
+static sl_status assign_add(list *l, int device) {
   if (device >= l->total)
     return sl_fail(SL_E_USAGE, "assign %s: there is no device %d: they are 0 to %d", l->text, device, l->total - 1);
   if (l->place[device])
@@ -40,7 +40,7 @@ static sl_status read_run(list *l, const char **at) {
     return sl_fail(SL_E_USAGE, "assign %s: '%.*s' is no device, nor devices such as 4-7", l->text,
                    (int)strcspn(from, ","), from);
   sl_status status = SL_OK;
-  for (int d = first; d <= last && !status; d++) status = add(l, d);
+  for (int d = first; d <= last && !status; d++) status = assign_add(l, d);
   return status;
 }
 

@@ -66,7 +66,7 @@ static void find_readers(sli_lowering *l, sli_uses *u) {
       for (int a = 0; a < n->nin; a++) {
         if (!n->in[a]) continue;
         int t = n->in[a]->id;
-        const sl_tensor *kept = n->again ? NULL : n->in[a]->kept;
+        const sl_tensor *kept = n->rematerialized ? NULL : n->in[a]->kept;
         if (kept) add_reader(l, u, kept->id, gi);
         add_reader(l, u, t, gi);
         u->swept[t] |= sli_bit(n->op->sweeps, a);
@@ -247,7 +247,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   t.eval = tensor->producer->eval;
-  t.alone = tensor->extent ? tensor : NULL;
+  t.alone = tensor->valid_length ? tensor : NULL;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
@@ -259,7 +259,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 /* ---- buffers ------------------------------------------------------------------------ */
 
 static bool same_traits(const sli_buffer *b, const traits *t) {
-  return !b->extent && b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
+  return !b->valid_length && b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
          b->eval == t->eval && b->role == t->role && b->held == t->held && b->transient == t->transient &&
          b->device == t->device && b->aliases == t->aliases && b->frozen == t->frozen &&
          (!t->nconsumers ||
@@ -310,7 +310,7 @@ static void buffer_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   l->spots[tensor->id] = (sli_spot){at, t.producer, b->bytes};
   b->bytes += sli_lower_aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);
-  b->extent = sli_tensor_extent(l->in->g->tensors[tensor->id]);
+  b->valid_length = sli_valid_length(l->in->g->tensors[tensor->id]);
 }
 
 /* Adds the register that carries a schedule's credits, which exist even if nothing is kept for

@@ -44,7 +44,7 @@ void sli_lower_check(const sli_lowering *l, int task, const sl_program_call *of,
                      sl_program_call *to) {
   *to = (sl_program_call){.op = &look_op, .name = of->name,
                           .attrs = {.user = checked_create(l, task, of)}, .nin = of->nin,
-                          .in_type = of->in_type, .in = of->in, .in_extent = of->in_extent};
+                          .in_type = of->in_type, .in = of->in, .in_length = of->in_length};
 }
 
 /* ---- checks of outputs -------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static double (*const readers[SL_DTYPE_COUNT])(const void *data, int64_t i) = {
     [SL_F32] = f32_at, [SL_F64] = f64_at, [SL_BF16] = bf16_at};
 
 /* Returns the first element that is not finite, or -1. */
-static int64_t find(const sl_call *call, void *stream, int i, double *value) {
+static int64_t checks_find(const sl_call *call, void *stream, int i, double *value) {
   const sl_type *type = &call->in_type[i];
   const void *data = call->in[i];
   if (stream && data)
@@ -87,18 +87,18 @@ static void report(const sl_call *call, int output, int64_t element, double valu
 }
 
 /* stream: NULL for arrays that the host addresses. */
-static void check(const sl_call *call, void *stream) {
+static void checks_check(const sl_call *call, void *stream) {
   const checked *c = call->attrs->user;
   for (int i = 0; i < call->nin && *c->rt; i++) {
     double value;
-    int64_t element = find(call, stream, i, &value);
+    int64_t element = checks_find(call, stream, i, &value);
     if (element < 0) continue;
     report(call, i, element, value);
     return;
   }
 }
 
-static void check_here(const sl_call *call) { check(call, NULL); }
+static void check_here(const sl_call *call) { checks_check(call, NULL); }
 
 static size_t scratch(const sl_call *call, int threads) {
   (void)call, (void)threads;
@@ -106,7 +106,7 @@ static size_t scratch(const sl_call *call, int threads) {
 }
 
 static const sl_kernel finite_kernels[] = {{.backend = "cpu", .run = check_here, .scratch = scratch},
-                                           {.backend = "cuda", .launch = check, .scratch = scratch},
+                                           {.backend = "cuda", .launch = checks_check, .scratch = scratch},
                                            {0}};
 static const sl_op finite_op = {.name = "finite", .max_in = -1, .kernels = finite_kernels};
 
@@ -114,5 +114,5 @@ void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of
                       sl_program_call *to) {
   *to = (sl_program_call){.op = &finite_op, .name = of->name,
                           .attrs = {.user = checked_create(l, task, of)}, .nin = of->nout,
-                          .in_type = of->out_type, .in = of->out, .in_extent = of->out_extent};
+                          .in_type = of->out_type, .in = of->out, .in_length = of->out_length};
 }

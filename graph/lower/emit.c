@@ -160,7 +160,7 @@ static const char *device_name(const sli_lowering *l, int d) {
 }
 
 /* Returns a device's place along an axis; 0 where one device stands for all. */
-static int place_of(const sli_lowering *l, int device, int axis) {
+static int emit_place_of(const sli_lowering *l, int device, int axis) {
   const sli_grid *grid = &l->in->grid;
   if (axis == SLI_AXIS_STAGES) return sli_along_of(l->in, device);
   return grid->alike ? 0 : sli_rank_member(grid, sli_rank_of(l->in, device), sli_axis_factors(axis));
@@ -173,7 +173,7 @@ static void add_device(sli_lowering *l, int d) {
                       .process = sl_device_process(d, l->in->devices, l->in->options->parallel.processes),
                       .number = sli_lower_number(l->in, d),
                       .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
-  for (int a = 0; a < SLI_AXES; a++) device.at[sli_axes[a].at] = place_of(l, d, a);
+  for (int a = 0; a < SLI_AXES; a++) device.at[sli_axes[a].at] = emit_place_of(l, d, a);
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   device.room[SL_SPACE_DISK].path = l->in->options->memory.homes.disk;
   device.room[SL_SPACE_DISK].budget_bytes = l->in->options->memory.homes.disk_bytes;
@@ -234,7 +234,7 @@ static int32_t aliased_register(const sli_lowering *l, const sli_buffer *b) {
 static void add_register(sli_lowering *l, sli_buffer *b) {
   bool pooled = b->activation > 0 && l->pools[sli_along_of(l->in, b->device)];
   const sli_visits *visits = sli_buffer_visits(l, b);
-  const int32_t *extents = sli_lower_expected_table(l, b->extent, visits);
+  const int32_t *lengths = sli_lower_expected_table(l, b->valid_length, visits);
   b->reg = sl_plan_add_register(
       l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
                              .quota = b->quota,
@@ -245,11 +245,11 @@ static void add_register(sli_lowering *l, sli_buffer *b) {
                              .device = b->device, .space = b->home,
                              .memory = b->memory, .slot_bytes = b->bytes,
                              .payload_bytes = b->payload_bytes, .aside = b->aside,
-                             .rows = b->extent ? (int32_t)b->extent->rows : 0,
-                             .nextents = !extents ? 0 : visits ? visits->count : sli_lower_ticks(l, false),
-                             .extents = extents,
+                             .rows = b->valid_length ? (int32_t)b->valid_length->rows : 0,
+                             .nlengths = !lengths ? 0 : visits ? visits->count : sli_lower_ticks(l, false),
+                             .lengths = lengths,
                              .shares = b->slot_pool.leader == SL_NONE ? 0 : l->buffers[b->slot_pool.leader].reg + 1,
-                             .over = aliased_register(l, b),
+                             .aliases = aliased_register(l, b),
                              .activation = b->activation});
 }
 

@@ -83,7 +83,7 @@ static bool finds_block(const sl_graph *g, const sl_home *h) {
 }
 
 /* Refuses a home of an unknown name, block or space; names the last block, such as "h.31". */
-static sl_status check(const sli_inputs *in, const sl_home *h) {
+static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
   if (!names_movable(h))
@@ -137,7 +137,7 @@ sl_status sli_lower_read_update(sli_inputs *in) {
 sl_status sli_lower_check_homes(const sli_inputs *in) {
   sl_status status = SL_OK;
   for (int i = 0; i < in->options->memory.homes.count && !status; i++)
-    status = check(in, &in->options->memory.homes.of[i]);
+    status = home_check(in, &in->options->memory.homes.of[i]);
   return status;
 }
 
@@ -438,7 +438,7 @@ static void round_up(sli_lowering *l) {
     sli_buffer *b = &l->buffers[i];
     if (b->target != SL_SPACE_DISK) continue;
     b->bytes = (b->bytes + SLI_DISK_PAGE - 1) / SLI_DISK_PAGE * SLI_DISK_PAGE;
-    if (!b->extent) b->payload_bytes = b->bytes;
+    if (!b->valid_length) b->payload_bytes = b->bytes;
   }
 }
 

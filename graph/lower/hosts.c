@@ -26,7 +26,7 @@ static int pairs_between(const crossing *c, int from, int to) {
   return n;
 }
 
-static void add(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes) {
+static void hosts_add(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes) {
   const crossing *c = ctx;
   c->to[traffic] += (double)bytes * pairs_between(c, from, to);
 }
@@ -55,6 +55,6 @@ void sli_lower_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exc
                        int per_host, double to[SL_TRAFFIC_COUNT]) {
   crossing c = {.in = in, .per_host = SLI_MAX(per_host, 1), .ranks = sli_grid_ranks(&in->grid), .to = to};
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++) to[t] = 0;
-  sl_plan_moves(plan, add, &c);
+  sl_plan_moves(plan, hosts_add, &c);
   if (in->grid.alike) add_exchanged(&c, exchanged);
 }

@@ -2,7 +2,7 @@
 /* Outputs written in place of inputs.
  *
  * A call that works element by element, or row by row, can write its output where it reads its
- * input: the op says for which inputs (sl_op.over). This is allowed if the input is not needed
+ * input: the op says for which inputs (sl_op.in_place). This is allowed if the input is not needed
  * afterwards: its own task made it, no other task reads it, and this call is its last reader.
  * Both then have one place, that of the output. In the workspace they take one interval instead
  * of two that overlap; if the output is for other tasks, the input is made in the slot that
@@ -35,9 +35,9 @@ static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int
 
 /* True if output o may overwrite this tensor, in every input position that it has. */
 static bool allows(const sli_node *n, int o, const sl_tensor *t) {
-  if (o >= SL_OVERS) return false;
+  if (o >= SL_IN_PLACE_OUTPUTS) return false;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] == t && !sli_bit(n->op->over[o], i)) return false;
+    if (n->in[i] == t && !sli_bit(n->op->in_place[o], i)) return false;
   return true;
 }
 

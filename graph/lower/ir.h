@@ -135,7 +135,7 @@ typedef struct sli_buffer {
   bool aside;            /* belongs to no pass: a loss, a norm, the clip's factor */
   double activation;
   size_t bytes, payload_bytes; /* payload_bytes excludes alignment padding between tensors */
-  sl_tensor *extent;     /* valid length (extent) of its only tensor, whose rows may not all be
+  sl_tensor *valid_length;  /* valid length (valid length) of its only tensor, whose rows may not all be
                             valid; else NULL */
   bool frozen;           /* parameters passed on unchanged, where parameters may be offloaded */
   sli_image image;
@@ -235,7 +235,7 @@ struct sli_lowering {
   sl_plan *plan;
   sli_queues queues;
   sli_pieces cut;
-  int *numbers;          /* [g->ntensors] of a valid length (extent), by its first tensor, in the
+  int *numbers;          /* [g->ntensors] of a valid length (valid length), by its first tensor, in the
                             program that is being written; SL_NONE: none */
 };
 
@@ -340,14 +340,14 @@ static inline size_t sli_lower_aligned(size_t bytes) { return (bytes + 63) & ~(s
 
 /* ---- parts of passes ------------------------------------------------------------------------- */
 
-/* Numbers the valid lengths (extents) of a task's program before its calls are written. The
- * second function returns the numbers for a call's arguments; NULL: none has one (extents.c). */
-void sli_lower_extents(sli_lowering *l, const sli_task *g, sl_program *program);
-const int16_t *sli_lower_extents_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
+/* Numbers the valid lengths of a task's program before its calls are written. The
+ * second function returns the numbers for a call's arguments; NULL: none has one (lengths.c). */
+void sli_lower_lengths(sli_lowering *l, const sli_task *g, sl_program *program);
+const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
 /* Return the expected number of a tensor's valid rows in a tick of a step. On modelled devices
  * the table has it for each tick, or for these ticks only; NULL: all rows. */
-int64_t sli_lower_expected(const sl_tensor *extent, int32_t tick);
-const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *extent,
+int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick);
+const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *valid_length,
                                         const sli_visits *visits);
 
 void sli_lower_in_place(const sli_lowering *l, sli_uses *u); /* chooses which buffers alias */

@@ -99,7 +99,7 @@ static bool waits(const sli_lowering *l, const sli_task *g, const bool *early) {
 static bool repeats(const sli_lowering *l, const sli_task *g) {
   bool all = g->backward && is_of_pass(g) && !sli_is_spread_task(l, g);
   for (int i = 0; i < g->nnodes; i++)
-    all &= g->nodes[i]->again || g->nodes[i]->cls == SL_CLASS_C || !g->nodes[i]->nin;
+    all &= g->nodes[i]->rematerialized || g->nodes[i]->cls == SL_CLASS_C || !g->nodes[i]->nin;
   return all;
 }
 

@@ -25,7 +25,7 @@ void sli_lowering_destroy(sli_lowering *l) {
   free(l);
 }
 
-static sl_status place(sli_lowering *l) {
+static sl_status lower_place(sli_lowering *l) {
   const sli_inputs *in = l->in;
   const char *layout = in->options->parallel.placement;
   l->stage_of = sli_arena_alloc(&l->arena, (size_t)in->g->nblocks * sizeof *l->stage_of);
@@ -49,7 +49,7 @@ static sl_status place(sli_lowering *l) {
 }
 
 sl_status sli_lower(sli_lowering *l) {
-  sl_status status = place(l);
+  sl_status status = lower_place(l);
   if (status) return status;
   sli_lower_task(l);
   sli_lower_buffer(l);

@@ -91,7 +91,7 @@ double sli_lower_rematerialized(const sli_lowering *l) {
 
 static bool reads_kept(const sli_node *n) {
   bool reads = false;
-  for (int a = 0; a < n->nin && !n->again; a++) reads |= n->in[a] && n->in[a]->kept;
+  for (int a = 0; a < n->nin && !n->rematerialized; a++) reads |= n->in[a] && n->in[a]->kept;
   return reads;
 }
 

@@ -53,8 +53,8 @@ static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor
 static void add_tensor(const sli_lowering *l, const stand_ins *s, const sl_tensor *t, sl_param_place *to,
                        sl_param_info *p) {
   if (!p->nplaces)
-    *p = (sl_param_info){.name = t->name, .rest = t->rest,
-                         .type = t->rest ? t->values : t->shard ? t->shard->whole : t->type,
+    *p = (sl_param_info){.name = t->name, .storage = t->storage,
+                         .type = t->storage ? t->values : t->shard ? t->shard->whole : t->type,
                          .init = t->init, .adapter = t->adapter, .stage = l->stage_of[t->home], .places = to};
   p->nplaces += add_places(l, s, t, to);
 }

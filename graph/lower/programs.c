@@ -5,7 +5,7 @@
 /* Returns the port of the input that a task's output aliases, or SL_NONE; their places are the
  * same (alias.c). */
 static int covered_input(const sli_lowering *l, const sli_task *g, int buffer) {
-  int32_t over = l->plan->regs[l->buffers[buffer].reg].over;
+  int32_t over = l->plan->regs[l->buffers[buffer].reg].aliases;
   for (int i = 0; i < g->ninputs && over; i++)
     if (l->buffers[g->inputs[i]].reg + 1 == over) return i;
   return SL_NONE;
@@ -46,8 +46,8 @@ static void write_call(sli_lowering *l, int task, const sli_node *n, sl_program_
   *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
                             .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
                             .in = in, .out = out, .accumulate_span = begun_anew(l, task, n),
-                            .in_extent = sli_lower_extents_of(l, n->nin, n->in),
-                            .out_extent = sli_lower_extents_of(l, n->nout, n->out)};
+                            .in_length = sli_lower_lengths_of(l, n->nin, n->in),
+                            .out_length = sli_lower_lengths_of(l, n->nout, n->out)};
   if (l->in->kind->times_calls || l->tasks[task].host)
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
@@ -101,7 +101,7 @@ static sl_program_call vary_call(const sl_program_call *call, const sli_node *n,
 /* Changes a node's call into the variant for offloaded pieces, whose inputs have been brought
  * back: their places differ. Recomputation does nothing then. */
 static void leave_call(sli_lowering *l, int task, const sli_node *n, sl_program_call *call) {
-  if (n->again) {
+  if (n->rematerialized) {
     *call = (sl_program_call){.op = &sl_op_keep, .name = n->name};
     return;
   }
@@ -150,14 +150,14 @@ static const char *name_of_copy(const sli_lowering *l, const sli_task *g) {
 
 /* Returns the type of a slot's numbers, row by row where it has rows. */
 static sl_type slot_type(const sli_buffer *b) {
-  if (!b->extent) return SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
-  int64_t row = (int64_t)b->payload_bytes / b->extent->rows;
+  if (!b->valid_length) return SL_TYPE(SL_F32, (int64_t)(b->bytes / sizeof(float)));
+  int64_t row = (int64_t)b->payload_bytes / b->valid_length->rows;
   sl_dtype dtype = row % (int64_t)sizeof(float) ? SL_BF16 : SL_F32;
-  return SL_TYPE(dtype, b->extent->rows, row / (int64_t)sl_dtype_bytes(dtype));
+  return SL_TYPE(dtype, b->valid_length->rows, row / (int64_t)sl_dtype_bytes(dtype));
 }
 
 /* Copies a slot of one port to another's. */
-static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out, const int16_t *extent,
+static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out, const int16_t *valid_length,
                       sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
@@ -168,8 +168,8 @@ static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out, 
   *call = (sl_program_call){.op = &sl_op_copy, .name = name_of_copy(l, g), .nin = 1,
                             .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
                             .out = &places[1],
-                            .in_extent = extent ? &extent[in] : NULL,
-                            .out_extent = extent ? &extent[g->ninputs + out] : NULL};
+                            .in_length = valid_length ? &valid_length[in] : NULL,
+                            .out_length = valid_length ? &valid_length[g->ninputs + out] : NULL};
 }
 
 static int with_bytes(const sli_lowering *l, int count, const int *buffers) {
@@ -188,9 +188,9 @@ static sl_program *transfer_program(sli_lowering *l, const sli_task *g) {
   sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
   *program = (sl_program){.ncalls = nin * nout, .calls = calls,
                           .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
-  sli_lower_extents(l, g, program);
+  sli_lower_lengths(l, g, program);
   for (int i = 0; i < nin * nout; i++)
-    write_transfer(l, g, i / nout, i % nout, program->base_extent, &calls[i]);
+    write_transfer(l, g, i / nout, i % nout, program->base_length, &calls[i]);
   return program;
 }
 
@@ -215,7 +215,7 @@ sl_program *sli_lower_program(sli_lowering *l, int task) {
                 (size_t)sli_lower_store_calls(l, task);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);
   program->nbases = g->ninputs + g->noutputs + 1;
-  sli_lower_extents(l, g, program);
+  sli_lower_lengths(l, g, program);
   program->nvariants = nvariants;
   program->pieces = !cut ? NULL : leaving ? l->cut.leaving : l->cut.pieces;
   for (int i = 0; i < g->nnodes; i++) {

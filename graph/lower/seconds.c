@@ -7,23 +7,23 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
-/* Returns the set of tensors with a common valid length (extent) that the node's rows belong to,
+/* Returns the set of tensors with a common valid length (valid length) that the node's rows belong to,
  * or NULL. */
 static const sl_tensor *set_of(const sli_node *n) {
   const sl_tensor *set = NULL;
-  for (int i = 0; i < n->nin && !set; i++) set = sli_tensor_extent(n->in[i]);
-  for (int o = 0; o < n->nout && !set; o++) set = sli_tensor_extent(n->out[o]);
+  for (int i = 0; i < n->nin && !set; i++) set = sli_valid_length(n->in[i]);
+  for (int o = 0; o < n->nout && !set; o++) set = sli_valid_length(n->out[o]);
   return set;
 }
 
 /* Returns the type with the rows that are expected to be valid in a tick. Absent arguments get
  * the rows of the others. */
 static sl_type expected_type(const sli_node *n, sl_tensor *t, const sl_type *type, int32_t tick) {
-  const sl_tensor *extent = t ? sli_tensor_extent(t) : set_of(n);
+  const sl_tensor *valid_length = t ? sli_valid_length(t) : set_of(n);
   sl_type cut = *type;
-  if (!extent || cut.ndim < 1) return cut;
-  int d = cut.dim[0] == extent->rows ? 0 : 1;
-  if (d < cut.ndim && cut.dim[d] == extent->rows) cut.dim[d] = sli_lower_expected(extent, tick);
+  if (!valid_length || cut.ndim < 1) return cut;
+  int d = cut.dim[0] == valid_length->rows ? 0 : 1;
+  if (d < cut.ndim && cut.dim[d] == valid_length->rows) cut.dim[d] = sli_lower_expected(valid_length, tick);
   return cut;
 }
 
@@ -33,7 +33,7 @@ static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t
   bool empty = false;
   for (int i = 0; i < n->nin; i++) {
     in[i] = expected_type(n, n->in[i], &n->in_type[i], tick);
-    empty |= n->in[i] && n->in[i]->extent && !sl_type_elements(&in[i]);
+    empty |= n->in[i] && n->in[i]->valid_length && !sl_type_elements(&in[i]);
   }
   for (int o = 0; o < n->nout; o++) out[o] = expected_type(n, n->out[o], &n->out_type[o], tick);
   return empty ? 0 : sli_call_seconds(l->in->options->simulation.hardware, n, in, out);
@@ -83,7 +83,7 @@ static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) {
     const sli_node *n = g->nodes[i];
-    if (!sli_lower_is_measured(l, n)) seconds += (n->again ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
+    if (!sli_lower_is_measured(l, n)) seconds += (n->rematerialized ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
   }
   return seconds;
 }
@@ -224,12 +224,12 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, siz
 
 /* Scales the seconds of a full slot to the expected rows. */
 double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick) {
-  const sl_tensor *extent = g->transfer->kind == SLI_TRANSFER_FLIGHT ? NULL : l->buffers[g->outputs[0]].extent;
-  return extent ? g->seconds * (double)sli_lower_expected(extent, tick) / (double)extent->rows : g->seconds;
+  const sl_tensor *valid_length = g->transfer->kind == SLI_TRANSFER_FLIGHT ? NULL : l->buffers[g->outputs[0]].valid_length;
+  return valid_length ? g->seconds * (double)sli_lower_expected(valid_length, tick) / (double)valid_length->rows : g->seconds;
 }
 
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown) {
-  bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT && l->buffers[g->outputs[0]].extent;
+  bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT && l->buffers[g->outputs[0]].valid_length;
   for (int i = 0; i < g->nnodes; i++) any |= set_of(g->nodes[i]) != NULL;
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
       sli_cost_is_given(&l->in->options->simulation.cost))

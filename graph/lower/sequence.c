@@ -95,7 +95,7 @@ static bool are_keys_away(const sl_graph *g) {
 }
 
 /* Describes the cost of the way that was not chosen, for people. */
-static const char *describe(sl_graph *g, const way ways[2], bool ring) {
+static const char *sequence_describe(sl_graph *g, const way ways[2], bool ring) {
   const way *gone = &ways[ring], *other = &ways[!ring];
   const char *name = ring ? "heads" : "ring";
   if (other->status)
@@ -119,7 +119,7 @@ static sl_status weigh(sli_inputs *in) {
   if (ring) sli_heads_undo(g, before);
   in->by_ring = ring;
   in->by_heads = !ring;
-  if (in->options->print.sharing) in->other = describe(g, ways, ring);
+  if (in->options->print.sharing) in->other = sequence_describe(g, ways, ring);
   return SL_OK;
 }
 

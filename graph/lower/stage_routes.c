@@ -117,7 +117,7 @@ static int find_flows(sli_lowering *l, flow *all) {
   return n;
 }
 
-static sl_status refuse(const sli_lowering *l, const sli_buffer *b, int stage, const char *why) {
+static sl_status stage_routes_refuse(const sli_lowering *l, const sli_buffer *b, int stage, const char *why) {
   return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d reads what stage %d makes (%s): %s", stage,
                  stage_of(l, b->producer), b->name, why);
 }
@@ -128,7 +128,7 @@ static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const 
   const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, g);
   bool same = made == read || (g->cls == SL_CLASS_L && !g->transfer);
   if (g->rate != SLI_PER_TICK || g->eval || same) return SL_OK;
-  return refuse(l, b, g->stage, "microbatches go from one to the other with what flows from stage to stage "
+  return stage_routes_refuse(l, b, g->stage, "microbatches go from one to the other with what flows from stage to stage "
                 "alone");
 }
 
@@ -137,7 +137,7 @@ static sl_status check_report(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->ninputs; i++) {
     const sli_buffer *b = &l->buffers[g->inputs[i]];
     if (b->rate == SLI_PER_TICK && !b->eval && sli_buffer_visits(l, b) != v)
-      return refuse(l, b, g->stage, "with others, which not the same microbatches visit");
+      return stage_routes_refuse(l, b, g->stage, "with others, which not the same microbatches visit");
   }
   return SL_OK;
 }
@@ -163,9 +163,9 @@ static sl_status check_flow(const sli_lowering *l, const sli_buffer *b) {
   for (int c = 0; c < b->nconsumers; c++) {
     const sli_task *g = &l->tasks[b->consumers[c]];
     if (!sli_is_of_pass(g) || (g->stage != from && g->stage != to))
-      return refuse(l, b, g->stage, "so does a stage beside it");
+      return stage_routes_refuse(l, b, g->stage, "so does a stage beside it");
   }
-  return b->extent ? refuse(l, b, to, "not all of its rows need be valid") : SL_OK;
+  return b->valid_length ? stage_routes_refuse(l, b, to, "not all of its rows need be valid") : SL_OK;
 }
 
 /* ---- checks that flows fit all stages
@@ -254,7 +254,7 @@ static void drop_port(int *ports, int *count, int buffer) {
 }
 
 /* Removes the ports of a buffer, which is unused then. */
-static void leave(sli_lowering *l, int buffer) {
+static void stage_routes_leave(sli_lowering *l, int buffer) {
   const sli_buffer *b = &l->buffers[buffer];
   drop_port(l->tasks[b->producer].outputs, &l->tasks[b->producer].noutputs, buffer);
   for (int c = 0; c < b->nconsumers; c++)
@@ -276,7 +276,7 @@ static void lay_routes(sli_lowering *l, const flow *f) {
   for (int s = 0; s < l->stages; s++) {
     if (f->made[s] == SL_NONE) continue;
     line[s] = l->buffers[f->made[s]];
-    leave(l, f->made[s]);
+    stage_routes_leave(l, f->made[s]);
     places[nplaces++] = f->made[s];
   }
   for (int i = 0; i < l->stages * l->stages; i++) {

@@ -118,7 +118,7 @@ static void find_levels(levels *x) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
-    x->early[i] = is_exchange(n) || n->op == &sl_op_slice || n->again || n->resends || !n->nin;
+    x->early[i] = is_exchange(n) || n->op == &sl_op_slice || n->rematerialized || n->resends || !n->nin;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p || !same_direction(x, p, n)) continue;

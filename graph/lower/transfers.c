@@ -126,7 +126,7 @@ static int add_transfer(transfers *x, int from, trip *t, const leg *g) {
                       .aliases = SL_NONE, .aside = origin.aside, .transient = t->away,
                       .bytes = g->passing ? 0 : origin.bytes,
                       .payload_bytes = g->passing ? 0 : origin.payload_bytes,
-                      .extent = origin.extent});
+                      .valid_length = origin.valid_length});
   l->buffers[at].home = g->home;
   l->buffers[at].origin = t->origin;
   l->buffers[at].source = from;
@@ -326,7 +326,7 @@ static int spill(transfers *x, int buffer) {
 }
 
 /* Brings a filled buffer on to a reader on another device. */
-static int go_on(transfers *x, int filled, trip *t, int task) {
+static int transfers_continue(transfers *x, int filled, trip *t, int task) {
   sli_lowering *l = x->l;
   int device = l->tasks[task].device, at = filled;
   sl_space space = sli_lower_space(l, &l->tasks[task]);
@@ -340,7 +340,7 @@ static sl_space fill_space(const sli_lowering *l, const sli_buffer *b, const sli
   return b->device == g->device ? sli_lower_space(l, g) : sli_kind_host_space(l->in->kind);
 }
 
-static int fill(transfers *x, int buffer, int task) {
+static int transfers_fill(transfers *x, int buffer, int task) {
   sli_lowering *l = x->l;
   int home = spill(x, buffer);
   sli_buffer b = l->buffers[buffer];
@@ -355,7 +355,7 @@ static int fill(transfers *x, int buffer, int task) {
            .seconds = sli_home_seconds(l, b.target, true, b.bytes)};
   int from = b.target == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
   int at = add_transfer(x, from, &t, &g);
-  return to == near ? go_on(x, at, &t, task) : copy(x, at, &t, b.device, near);
+  return to == near ? transfers_continue(x, at, &t, task) : copy(x, at, &t, b.device, near);
 }
 
 /* ---- piece by piece, to the home and back (sweep.c) --------------------------------------- */
@@ -365,7 +365,7 @@ static int add_end(sli_lowering *l, int by, int from, sli_buffer b) {
   const sli_buffer origin = l->buffers[l->tasks[by].transfer->origin];
   b.producer = by, b.aliases = SL_NONE, b.device = origin.device;
   b.eval = origin.eval, b.memory = origin.memory;
-  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes, b.extent = origin.extent;
+  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes, b.valid_length = origin.valid_length;
   int at = sli_add_buffer(l, b);
   l->buffers[at].origin = l->tasks[by].transfer->origin;
   l->buffers[at].source = from;
@@ -417,7 +417,7 @@ static int fill_pieces(transfers *x, int buffer, int task) {
 
 /* Sends a buffer to a device of another process, or to its host. The copy into host memory here
  * is shared by all destinations. */
-static int leave(transfers *x, int buffer, trip *t, int device, sl_space space) {
+static int transfers_leave(transfers *x, int buffer, trip *t, int device, sl_space space) {
   sli_lowering *l = x->l;
   const sli_buffer *b = &l->buffers[buffer];
   sl_space host = sli_kind_host_space(l->in->kind);
@@ -454,20 +454,20 @@ static int bring(transfers *x, int buffer, int task) {
   sl_space space = sli_lower_space(l, &l->tasks[task]);
   if (sli_is_swept(&b)) return fill_pieces(x, buffer, task);
   if (b.target != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->tasks[task]))
-    return fill(x, buffer, task);
+    return transfers_fill(x, buffer, task);
   if (b.producer == SL_NONE) return stand_in(x, buffer, device);
   bool real = between_processes(l, b.device, device);
   bool copied = !reaches(l, device, space, &b) && b.device != device;
   trip t = real || copied ? trip_away(l, buffer, task) : trip_for_all(buffer);
   int at = buffer;
-  if (real) at = leave(x, buffer, &t, device, space);
+  if (real) at = transfers_leave(x, buffer, &t, device, space);
   else if (takes_time(l, &b, device)) at = fly(x, buffer, &t, device);
   return reaches(l, device, space, &l->buffers[at]) ? at : copy(x, at, &t, device, space);
 }
 
 /* Lets the updating task read the filled value that it updates. */
 static void bring_back(transfers *x, int buffer) {
-  int task = x->l->buffers[buffer].producer, at = fill(x, buffer, task);
+  int task = x->l->buffers[buffer].producer, at = transfers_fill(x, buffer, task);
   sli_add_port(&x->l->tasks[task], at, false);
 }
 

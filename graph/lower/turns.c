@@ -33,14 +33,14 @@ static void count_pending(line *x) {
   }
 }
 
-static void place(line *x, int task);
+static void turns_place(line *x, int task);
 
 static void place_what_it_reads(line *x, int task) {
   const sli_lowering *l = x->l;
   const sli_task *g = &l->tasks[task];
   for (int i = 0; i < g->ninputs; i++) {
     int by = l->buffers[l->buffers[g->inputs[i]].origin].producer;
-    if (by != SL_NONE && !x->place[by] && same_direction(&l->tasks[by], g)) place(x, by);
+    if (by != SL_NONE && !x->place[by] && same_direction(&l->tasks[by], g)) turns_place(x, by);
   }
 }
 
@@ -53,12 +53,12 @@ static void place_exchanges(line *x, int task) {
     for (int c = 0; c < b->nconsumers; c++) {
       int to = b->consumers[c];
       if (!same_direction(g, &l->tasks[to]) || --x->pending[to]) continue;
-      if (l->tasks[to].cls == SL_CLASS_C && !x->place[to]) place(x, to);
+      if (l->tasks[to].cls == SL_CLASS_C && !x->place[to]) turns_place(x, to);
     }
   }
 }
 
-static void place(line *x, int task) {
+static void turns_place(line *x, int task) {
   x->place[task] = -1; /* a cycle back to this task belongs to another tick */
   place_what_it_reads(x, task);
   x->place[task] = ++x->count;
@@ -79,9 +79,9 @@ int *sli_lower_places(sli_lowering *l) {
     if (l->tasks[i].cls != SL_CLASS_C) passes[npasses++] = i;
   qsort_r(passes, (size_t)npasses, sizeof *passes, by_turn, l);
   for (int i = 0; i < npasses; i++)
-    if (!x.place[passes[i]]) place(&x, passes[i]);
+    if (!x.place[passes[i]]) turns_place(&x, passes[i]);
   for (int i = 0; i < l->ncomputing; i++)
-    if (!x.place[i]) place(&x, i);
+    if (!x.place[i]) turns_place(&x, i);
   free(passes);
   free(x.pending);
   return x.place;

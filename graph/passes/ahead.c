@@ -27,12 +27,12 @@
 typedef struct pass {
   sl_graph *g;
   sli_node *classifier, *loss;
-  sli_node *gradient, *back; /* of the logits; of the classifier's input. NULL: there is none */
+  sli_node *gradient, *backward; /* of the logits; of the classifier's input. NULL: there is none */
   int nmade;
   sli_node *made[3];
 } pass;
 
-static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
+static sl_status ahead_refuse(const pass *p, const sli_node *n, const char *why) {
   return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "--vocab-barriers 1: op %s (%s) %s; "
                            "--vocab-barriers 2 goes with it", n->name, n->op->name, why);
 }
@@ -44,24 +44,24 @@ static sli_node *rule_of(const pass *p, const sli_node *about, const sl_op *op) 
   return NULL;
 }
 
-static sl_status find(pass *p) {
+static sl_status ahead_find(pass *p) {
   p->loss = p->g->nodes[sli_loss_of_logits(p->g)->id];
   if (p->loss->op != &sl_op_cross_entropy)
-    return refuse(p, p->loss, "is no cross entropy of rows that all count alike");
+    return ahead_refuse(p, p->loss, "is no cross entropy of rows that all count alike");
   p->classifier = p->loss->in[0]->producer;
   if (!p->classifier || p->classifier->op != &sl_op_linear)
-    return refuse(p, p->loss, "does not read what a linear map makes");
+    return ahead_refuse(p, p->loss, "does not read what a linear map makes");
   if (p->classifier->attrs.transposed)
-    return refuse(p, p->classifier, "has a column of its weight for each word, not a row");
+    return ahead_refuse(p, p->classifier, "has a column of its weight for each word, not a row");
   p->gradient = rule_of(p, p->loss, &sl_op_cross_entropy_b);
-  p->back = rule_of(p, p->classifier, &sl_op_linear_b);
-  if (p->back && (!p->gradient || p->back->in[0] != p->gradient->out[0]))
-    return refuse(p, p->classifier, "makes logits that not only the loss depends on");
+  p->backward = rule_of(p, p->classifier, &sl_op_linear_b);
+  if (p->backward && (!p->gradient || p->backward->in[0] != p->gradient->out[0]))
+    return ahead_refuse(p, p->classifier, "makes logits that not only the loss depends on");
   return SL_OK;
 }
 
 /* Adds a call behind the classifier; returns its first output. */
-static sl_tensor *add(pass *p, const sl_op *op, const char *what, int nin, sl_tensor *const *in) {
+static sl_tensor *ahead_add(pass *p, const sl_op *op, const char *what, int nin, sl_tensor *const *in) {
   sl_graph *g = p->g;
   const char *name = sli_arena_format(&g->arena, "%s:%s", p->classifier->name, what);
   sli_node *n = sli_graph_node(g, op, name, NULL, SL_CLASS_F, p->classifier->block, nin, in, op->nout);
@@ -76,7 +76,7 @@ static sl_tensor *add(pass *p, const sl_op *op, const char *what, int nin, sl_te
 /* Turns the product into a rescaling of the products made ahead; its output tensor stays the
  * same. */
 static void rescale(pass *p, sl_tensor *ahead, sl_tensor *taken, sl_tensor *own) {
-  sli_node *n = p->back;
+  sli_node *n = p->backward;
   sl_tensor *const in[] = {ahead, taken, own, p->gradient->in[2], p->gradient->in[3]};
   n->op = &sl_op_softmax_rescale;
   n->name = sli_arena_format(&p->g->arena, "%s:rescale", p->classifier->name);
@@ -107,15 +107,15 @@ static void put_behind_classifier(const pass *p) {
 
 sl_status sli_pass_ahead(sl_graph *g) {
   pass p = {.g = g};
-  sl_status status = find(&p);
+  sl_status status = ahead_find(&p);
   if (status) return status;
   if (p.gradient) p.gradient->cls = SL_CLASS_W;
   p.loss->beside = true;
-  if (!p.back) return SL_OK;
+  if (!p.backward) return SL_OK;
   sl_tensor *table = p.classifier->in[1], *targets = p.loss->in[1];
-  sl_tensor *soft = add(&p, &sl_op_softmax_part, "soft", 1, &p.loss->in[0]);
-  sl_tensor *ahead = add(&p, &sl_op_linear_b, "ahead", 2, (sl_tensor *[]){soft, table});
-  sl_tensor *taken = add(&p, &sl_op_embedding, "taken", 2, (sl_tensor *[]){targets, table});
+  sl_tensor *soft = ahead_add(&p, &sl_op_softmax_part, "soft", 1, &p.loss->in[0]);
+  sl_tensor *ahead = ahead_add(&p, &sl_op_linear_b, "ahead", 2, (sl_tensor *[]){soft, table});
+  sl_tensor *taken = ahead_add(&p, &sl_op_embedding, "taken", 2, (sl_tensor *[]){targets, table});
   rescale(&p, ahead, taken, soft->producer->out[1]);
   put_behind_classifier(&p);
   return SL_OK;

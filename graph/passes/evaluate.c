@@ -123,7 +123,7 @@ static void copy_node(pass *p, const sli_node *from) {
 }
 
 /* Returns the rows of a microbatch, equal in all outputs; 0: outputs differ, or rows are cut. */
-static int rows_of(const sl_source *source) {
+static int evaluate_rows_of(const sl_source *source) {
   int64_t rows = source->nout && source->types[0].ndim ? source->types[0].dim[0] : 0;
   for (int o = 0; o < source->nout; o++)
     if (!source->types[o].ndim || source->types[o].dim[0] != rows) return 0;
@@ -138,7 +138,7 @@ typedef struct amount {
 } amount;
 
 static void count_source(amount *a, const sl_source *source) {
-  int rows = rows_of(source);
+  int rows = evaluate_rows_of(source);
   int64_t all = (int64_t)source->held_out * rows + (rows ? source->held_out_rest : 0);
   a->rows = a->sources++ && a->rows != rows ? 0 : rows;
   a->all = SLI_MIN(a->all, all);

@@ -31,7 +31,7 @@ bool sli_is_mean(const sl_tensor *t) {
   return t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
 }
 
-static void place(pass *p, sli_node *n) {
+static void losses_place(pass *p, sli_node *n) {
   SLI_GROW(p->order, (size_t)p->count, p->capacity);
   p->order[p->count++] = n;
 }
@@ -63,7 +63,7 @@ static sli_node *twin_node(pass *p, const sli_node *n, int block) {
   twin->whole = true;
   twin->attrs.full |= n->op == &sl_op_source;
   for (int o = 0; o < n->nout; o++) twin->out_type[o] = n->out_type[o];
-  place(p, twin);
+  losses_place(p, twin);
   return twin;
 }
 
@@ -117,7 +117,7 @@ static void add_share(pass *p, sl_tensor *mean) {
   for (int i = maker->id + 1; i < p->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
       if (g->nodes[i]->in[a] == mean) g->nodes[i]->in[a] = share;
-  place(p, n);
+  losses_place(p, n);
 }
 
 /* ---- the pass ---------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ sl_status sli_pass_losses(sl_graph *g) {
   for (int i = 0; i < p.nnodes && !status; i++) {
     sli_node *node = g->nodes[i];
     if (node->op->batch) status = make_whole(&p, node);
-    place(&p, node);
+    losses_place(&p, node);
     if (node->nout && sli_is_mean(node->out[0]) && is_read(&p, node->out[0]))
       add_share(&p, node->out[0]);
   }

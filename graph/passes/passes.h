@@ -76,10 +76,10 @@ void sli_pass_products(sl_graph *g, bool as_they_go);
 void sli_pass_narrow(sl_graph *g);
 void sli_narrow_mark(sl_graph *g);
 
-/* Finds tensors of which only the first rows are valid, in sets with the same valid length (extent).
+/* Finds tensors of which only the first rows are valid, in sets with the same valid length.
  * Names an op that cannot read such a tensor. The second returns the first tensor of a set, or NULL. */
-sl_status sli_pass_extents(sl_graph *g);
-sl_tensor *sli_tensor_extent(sl_tensor *t);
+sl_status sli_pass_valid_lengths(sl_graph *g);
+sl_tensor *sli_valid_length(sl_tensor *t);
 
 /* Pads rows of logits to a length that products like. Runs after sli_pass_narrow. */
 void sli_pass_pad(sl_graph *g);

@@ -35,7 +35,7 @@ typedef struct sizing {
 
 static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
 
-static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
+static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
                            "op %s (%s) cannot be cut in pieces: %s; inputs %s", n->name,
                            n->op->name, why, sli_graph_describe(g, n->nin, n->in));
@@ -76,7 +76,7 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
     out[0].dtype = SL_F32;
   } else status = n->op->infer(&n->attrs, n->nin, in, out);
   if (status)
-    return refuse(s->g, n, sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
+    return pieces_refuse(s->g, n, sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
                                             (long long)s->n, (long long)s->g->length, sl_detail()));
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !n->out[o]->param) s->types[n->out[o]->id] = out[o];
@@ -88,16 +88,16 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
 static sl_status source_length(sl_graph *g, const sli_node *n) {
   const sl_source *source = n->attrs.user;
   if (!source->cut)
-    return refuse(g, n, "its data comes in whole microbatches (sl_source.cut)");
+    return pieces_refuse(g, n, "its data comes in whole microbatches (sl_source.cut)");
   for (int o = 0; o < source->nout; o++) {
     const sl_type *type = &source->types[o];
     char text[SL_TYPE_TEXT];
     if (source->cut < 1 || source->cut > type->ndim)
-      return refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has no dim %d", o,
+      return pieces_refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has no dim %d", o,
                                            sli_type_text(text, type), source->cut - 1));
     int64_t length = type->dim[source->cut - 1];
     if (g->length && g->length != length)
-      return refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has sequences of %lld, others"
+      return pieces_refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has sequences of %lld, others"
                                            " are of %lld", o, sli_type_text(text, type),
                                            (long long)length, (long long)g->length));
     g->length = length;
@@ -292,7 +292,7 @@ static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_typ
 static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int i,
                              const sl_type *in, const sl_type *out) {
   if (is_share(s, n, op, in, out)) return SL_OK;
-  return refuse(s->g, n, sli_arena_format(&s->g->arena, "of its input %d, %s, each piece has a"
+  return pieces_refuse(s->g, n, sli_arena_format(&s->g->arena, "of its input %d, %s, each piece has a"
                                           " summand: only what is linear can read that,"
                                           " and not with what is whole", i, n->in[i]->name));
 }
@@ -308,22 +308,22 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   int d;
   if (is_source(n) || n->whole) return SL_OK;
   if (op->pieces == SL_PIECES_REFUSED)
-    return refuse(g, n, "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
+    return pieces_refuse(g, n, "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
     if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
     any = true;
     if (op->pieces == SL_PIECES_SIGNATURES) continue;
     const char *bad = bad_input(g, op, i, &in[i], d);
-    if (bad) return refuse(g, n, bad);
+    if (bad) return pieces_refuse(g, n, bad);
   }
   if (any && op->pieces == SL_PIECES_SIGNATURES)
     return is_share(s, n, op, in, out)
-               ? SL_OK : refuse(g, n, "none of its row's signatures splits what is cut so");
+               ? SL_OK : pieces_refuse(g, n, "none of its row's signatures splits what is cut so");
   if (any && is_reduction(op) && n->out[0]) s->parts[n->out[0]->id] = true;
   for (int o = 0; o < n->nout && any; o++)
     if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(is_reduction(op) && !o))
-      return refuse(g, n, sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
+      return pieces_refuse(g, n, sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
   return SL_OK;
 }
 
@@ -362,7 +362,7 @@ static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   sl_status status = sli_node_infer(n);
-  if (status) return refuse(g, n, sl_detail());
+  if (status) return pieces_refuse(g, n, sl_detail());
   for (; o < n->nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
@@ -433,7 +433,7 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
     bool cut = !is_source(n) && !n->like && !n->whole;
     if (n->op->pieces == SL_PIECES_REFUSED && cut)
-      status = refuse(g, n, "it may mix positions, as its row does not say otherwise"
+      status = pieces_refuse(g, n, "it may mix positions, as its row does not say otherwise"
                       " (sl_op.pieces)");
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);

@@ -24,7 +24,7 @@
  * recomputed parts.
  *
  * If a call keeps a record of its sequence, the record stays. An op that reads the record
- * instead of updating it (sl_op.again) makes the other outputs. Of a sharded parameter, each
+ * instead of updating it (sl_op.rematerialized) makes the other outputs. Of a sharded parameter, each
  * block has the whole for a moment only, once forward and once backward: a call is recomputed
  * only if all parameters it reads are also gathered in the backward pass. The same calls on the
  * same data give the same bits.
@@ -47,7 +47,7 @@ typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 typedef struct pass {
   sl_graph *g;
   amount *of;        /* [nblocks] amount for each block */
-  bool *back;        /* [nnodes] in its block's backward pass, including exchanges that only that
+  bool *backward;    /* [nnodes] in its block's backward pass, including exchanges that only that
                         pass reads */
   bool *late;        /* [nnodes] exchange that only backward passes read, another block's among
                         them */
@@ -68,7 +68,7 @@ static amount amount_of(const pass *p, const sli_node *n) {
   return n->block < 0 ? NONE : p->of[n->block];
 }
 
-static bool is_back_pass(const sli_node *n) {
+static bool is_backward_pass(const sli_node *n) {
   bool passes = n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
   return (passes || n->rereads) && n->phase == SLI_PHASE_MAIN;
 }
@@ -106,23 +106,23 @@ static void find_exchanges(pass *p) {
 }
 
 /* Readers of a tensor: its block's backward pass, other backward passes, the forward pass. */
-enum { BY_BACK = 1, BY_OTHERS_BACK = 2, BY_FORTH = 4 };
+enum { BY_BACKWARD = 1, BY_OTHERS_BACKWARD = 2, BY_FORWARD = 4 };
 
 static uint8_t reads_as(const pass *p, const sli_node *n, const sl_tensor *t) {
-  if (!p->back[n->id] && !p->late[n->id]) return BY_FORTH;
-  return p->back[n->id] && t->producer && n->block == t->producer->block ? BY_BACK : BY_OTHERS_BACK;
+  if (!p->backward[n->id] && !p->late[n->id]) return BY_FORWARD;
+  return p->backward[n->id] && t->producer && n->block == t->producer->block ? BY_BACKWARD : BY_OTHERS_BACKWARD;
 }
 
 /* Finds the boxing that devices do for the backward pass, in blocks that are recomputed in full. */
-static void find_back(pass *p) {
+static void find_backward(pass *p) {
   uint8_t *read = sli_calloc((size_t)p->g->ntensors, sizeof *read);
   for (int i = p->before - 1; i >= 0; i--) {
     const sli_node *n = p->g->nodes[i];
     uint8_t by = 0;
     for (int o = 0; o < n->nout; o++) by |= n->out[o] ? read[n->out[o]->id] : 0;
     bool boxed = is_exchange(n) && amount_of(p, n) == FULL;
-    p->back[i] = is_back_pass(n) || (boxed && by == BY_BACK);
-    p->late[i] = boxed && !p->back[i] && !(by & BY_FORTH);
+    p->backward[i] = is_backward_pass(n) || (boxed && by == BY_BACKWARD);
+    p->late[i] = boxed && !p->backward[i] && !(by & BY_FORWARD);
     for (int a = 0; a < n->nin; a++)
       if (n->in[a]) read[n->in[a]->id] |= reads_as(p, n, n->in[a]);
   }
@@ -160,10 +160,10 @@ static void find_readers(pass *p) {
       bool rereads = n->rereads && (amount_of(p, n) == FULL || amount_of(p, n) == WHOLE);
       bool exchanged = goes_along(p, n, t) ||
                        ((rereads || is_exchanged_again(p, n)) && n->block == t->producer->block);
-      p->read[t->id] |= p->back[i];
+      p->read[t->id] |= p->backward[i];
       if (n->resends) p->resent[t->id] = n->out[0];
       p->shared[t->id] |= !exchanged &&
-                          (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_back_pass(n)));
+                          (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_backward_pass(n)));
       p->shared[t->id] |= sli_bit(n->op->sweeps, a); /* by other pieces */
     }
   }
@@ -187,7 +187,7 @@ static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
 }
 
 /* Returns the backward pass's tensor with the values of `t`; NULL: none. */
-static sl_tensor *on_the_way_back(const pass *p, sl_tensor *t) {
+static sl_tensor *on_the_way_backward(const pass *p, sl_tensor *t) {
   if (!t || !t->producer) return t;
   if (t->transient) return made_again(p, t);
   bool joined = t->producer->op == &sl_op_join && is_exchange(t->producer) && !p->read[t->id] &&
@@ -201,7 +201,7 @@ static bool has_inputs(const pass *p, const sli_node *n) {
   for (int a = 0; a < n->nin; a++) {
     sl_tensor *t = n->in[a];
     if (!t || !t->producer) continue;
-    if (t->transient ? !on_the_way_back(p, t)
+    if (t->transient ? !on_the_way_backward(p, t)
                  : amount_of(p, n) < FULL && !p->read[t->id] && !p->can[t->producer->id])
       return false;
   }
@@ -212,13 +212,13 @@ static bool has_inputs(const pass *p, const sli_node *n) {
  * it. */
 static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates, o); }
 
-static const sl_op *row_again(const sli_node *n) { return n->op->updates ? n->op->again : n->op; }
+static const sl_op *rematerialized_op(const sli_node *n) { return n->op->updates ? n->op->rematerialized : n->op; }
 
 static bool can_repeat(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
   bool exchange = is_exchanged_again(p, n);
   if (most >= PART && n->op->updates) return false;
-  if (!exchange && (n->cls != SL_CLASS_F || n->rule || !row_again(n))) return false;
+  if (!exchange && (n->cls != SL_CLASS_F || n->rule || !rematerialized_op(n))) return false;
   if (most == NONE || (!exchange && most == SELECTIVE && !n->op->cheap)) return false;
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !is_record(n, o) && p->shared[n->out[o]->id]) return false;
@@ -227,7 +227,7 @@ static bool can_repeat(const pass *p, const sli_node *n) {
 
 /* True if the node reads its input a when it is recomputed. */
 static bool reads_again(const sli_node *n, int a) {
-  return !n->op->updates || !sli_bit_on(n->op->again->unread, a);
+  return !n->op->updates || !sli_bit_on(n->op->rematerialized->unread, a);
 }
 
 static void want(pass *p, const sl_tensor *t) {
@@ -235,13 +235,13 @@ static void want(pass *p, const sl_tensor *t) {
   if (p->can[t->producer->id]) p->wanted[t->producer->id] = true;
 }
 
-static void choose(pass *p) {
+static void recompute_choose(pass *p) {
   for (int i = 0; i < p->before; i++) p->can[i] = can_repeat(p, p->g->nodes[i]);
   for (int i = p->before - 1; i >= 0; i--) {
     const sli_node *n = p->g->nodes[i];
     for (int a = 0; a < n->nin; a++) {
-      if (p->back[i]) want(p, n->in[a]);
-      else if (p->wanted[i] && reads_again(n, a)) want(p, on_the_way_back(p, n->in[a]));
+      if (p->backward[i]) want(p, n->in[a]);
+      else if (p->wanted[i] && reads_again(n, a)) want(p, on_the_way_backward(p, n->in[a]));
     }
   }
 }
@@ -251,7 +251,7 @@ static void choose(pass *p) {
 /* Lists the inputs of a recomputed call: in[nin + nout]; returns their number. */
 static int inputs_again(const pass *p, const sli_node *n, sl_tensor **in) {
   int nin = n->nin;
-  for (int a = 0; a < nin; a++) in[a] = reads_again(n, a) ? on_the_way_back(p, n->in[a]) : NULL;
+  for (int a = 0; a < nin; a++) in[a] = reads_again(n, a) ? on_the_way_backward(p, n->in[a]) : NULL;
   for (int o = 0; o < n->nout; o++)
     if (is_record(n, o)) in[nin++] = n->out[o];
   return nin;
@@ -291,7 +291,7 @@ static void read_again(const pass *p, sli_node *n) {
     sl_tensor *t = n->in[a], *again = t ? p->again[t->id] : NULL;
     if (!again) continue;
     n->in[a] = again;
-    if (amount_of(p, n) != SOME || n->again) continue;
+    if (amount_of(p, n) != SOME || n->rematerialized) continue;
     again->kept = t;
     t->leaves = true;
   }
@@ -309,12 +309,12 @@ static void repeat(pass *p, const sli_node *n) {
   sl_tensor *in[n->nin + n->nout + 1];
   int nin = inputs_again(p, n, in);
   sl_class cls = n->cls == SL_CLASS_C ? SL_CLASS_C : SL_CLASS_B;
-  sli_node *copy = sli_graph_node(g, row_again(n), name, &n->attrs, cls, n->block, nin, in, n->nout);
+  sli_node *copy = sli_graph_node(g, rematerialized_op(n), name, &n->attrs, cls, n->block, nin, in, n->nout);
   copy->at = n->at;
   copy->remote_axis = n->remote_axis;
   copy->remote_bytes = n->remote_bytes;
   copy->rank = n->rank;
-  copy->again = true;
+  copy->rematerialized = true;
   copy_shapes(g, n, copy);
   read_resent(p, copy);
   read_again(p, copy);
@@ -332,11 +332,11 @@ typedef struct order {
 } order;
 
 /* Places a node behind all nodes that it reads. */
-static void place(order *o, sli_node *n) {
+static void recompute_place(order *o, sli_node *n) {
   if (o->placed[n->id]) return;
   o->placed[n->id] = true;
   for (int a = 0; a < n->nin; a++)
-    if (n->in[a] && n->in[a]->producer) place(o, n->in[a]->producer);
+    if (n->in[a] && n->in[a]->producer) recompute_place(o, n->in[a]->producer);
   o->nodes[o->count++] = n;
 }
 
@@ -346,7 +346,7 @@ static void put_in_place(pass *p) {
   size_t n = (size_t)g->nnodes;
   order o = {.nodes = sli_arena_alloc(&g->arena, n * sizeof *o.nodes),
              .placed = sli_calloc(n, sizeof *o.placed)};
-  for (int i = 0; i < p->before; i++) place(&o, g->nodes[i]);
+  for (int i = 0; i < p->before; i++) recompute_place(&o, g->nodes[i]);
   SLI_CHECK(o.count == g->nnodes, "%d of %d nodes are read", o.count, g->nnodes);
   sli_graph_reorder(g, o.nodes);
   free(o.placed);
@@ -355,7 +355,7 @@ static void put_in_place(pass *p) {
 static void make_again(sl_graph *g, amount *of) {
   size_t nnodes = (size_t)g->nnodes, ntensors = (size_t)g->ntensors;
   pass p = {.g = g, .of = of, .before = g->nnodes,
-            .back = sli_calloc(nnodes, sizeof *p.back),
+            .backward = sli_calloc(nnodes, sizeof *p.backward),
             .late = sli_calloc(nnodes, sizeof *p.late),
             .same = sli_calloc(nnodes, sizeof *p.same),
             .reader = sli_calloc(ntensors, sizeof *p.reader),
@@ -367,16 +367,16 @@ static void make_again(sl_graph *g, amount *of) {
             .again = sli_calloc(ntensors, sizeof(sl_tensor *)),
             .resent = sli_calloc(ntensors, sizeof(sl_tensor *))};
   find_exchanges(&p);
-  find_back(&p);
+  find_backward(&p);
   find_same(&p);
   find_readers(&p);
-  choose(&p);
+  recompute_choose(&p);
   for (int i = 0; i < p.before; i++)
     if (p.wanted[i]) repeat(&p, g->nodes[i]);
   for (int i = 0; i < p.before; i++)
-    if (p.back[i]) read_again(&p, g->nodes[i]);
+    if (p.backward[i]) read_again(&p, g->nodes[i]);
   put_in_place(&p);
-  free(p.back);
+  free(p.backward);
   free(p.late);
   free(p.same);
   free(p.reader);

@@ -15,9 +15,9 @@
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 
-static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
+static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be served: %s", n->name,
                            n->op->name, why);
 }
@@ -25,7 +25,7 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
 /* ---- weights in their storage format (rest) ----------------------------------------------- */
 
 /* True for a weight or table of an op that can read storage formats. */
-static bool reads_at_rest(const sli_node *n, int input) {
+static bool reads_stored(const sli_node *n, int input) {
   return input == 1 && (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
@@ -36,33 +36,33 @@ static bool has_rows(const sl_shard *shard) {
   return rows;
 }
 
-static bool can_rest(const sl_graph *g, const sl_tensor *param) {
+static bool can_be_stored(const sl_graph *g, const sl_tensor *param) {
   if (!has_rows(param->shard)) return false;
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == param && !reads_at_rest(g->nodes[i], a)) return false;
+      if (g->nodes[i]->in[a] == param && !reads_stored(g->nodes[i], a)) return false;
   return true;
 }
 
 /* Returns the same shard of the stored tensor. */
-static const sl_shard *rest_shard(sl_graph *g, const sl_tensor *p, sl_rest rest) {
+static const sl_shard *storage_shard(sl_graph *g, const sl_tensor *p, sl_storage storage) {
   if (!p->shard) return NULL;
   sl_shard *shard = sli_arena_alloc(&g->arena, sizeof *shard);
   *shard = *p->shard;
-  shard->whole = sli_rest_type(rest, &p->shard->whole);
+  shard->whole = sli_storage_type(storage, &p->shard->whole);
   return shard;
 }
 
 static void settle_weights(sl_graph *g) {
   const sl_serving *s = g->options.serve;
-  for (int i = 0; i < g->nparams && s->rest; i++) {
+  for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
-    sl_rest rest = s->rest(s->ctx, p->name);
-    if (!sli_rest_fits(rest, &p->type) || !can_rest(g, p)) continue;
-    p->rest = rest;
+    sl_storage storage = s->storage(s->ctx, p->name);
+    if (!sli_storage_fits(storage, &p->type) || !can_be_stored(g, p)) continue;
+    p->storage = storage;
     p->values = p->shard ? p->shard->whole : p->type;
-    p->shard = rest_shard(g, p, rest);
-    p->type = sli_rest_type(rest, &p->type);
+    p->shard = storage_shard(g, p, storage);
+    p->type = sli_storage_type(storage, &p->type);
   }
 }
 
@@ -111,8 +111,8 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->out = out;
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
-  if (sli_node_infer(n)) return refuse(g, n, sl_detail());
-  if (keeps_otherwise(g, n)) return refuse(g, n, "it keeps what it has of earlier positions in f32, not in bf16");
+  if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
+  if (keeps_otherwise(g, n)) return serve_refuse(g, n, "it keeps what it has of earlier positions in f32, not in bf16");
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
@@ -124,10 +124,10 @@ static bool keeps_rows(const sl_op *op) {
 
 static sl_status serve_node(sl_graph *g, sli_node *n) {
   if (n->cls == SL_CLASS_L)
-    return n == g->batch->producer ? SL_OK : refuse(g, n, "a model that is served reads tokens alone");
+    return n == g->batch->producer ? SL_OK : serve_refuse(g, n, "a model that is served reads tokens alone");
   if (n->op->served) return exchange(g, n);
   return keeps_rows(n->op) ? SL_OK
-                           : refuse(g, n, "it may mix positions, as its row does not say otherwise"
+                           : serve_refuse(g, n, "it may mix positions, as its row does not say otherwise"
                                           " (sl_op.pieces, sl_op.served)");
 }
 
@@ -151,7 +151,7 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_
   sl_tensor *in[] = {x, g->batch};
   sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
   n->at = at->at;
-  return sli_node_infer(n) ? (refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
+  return sli_node_infer(n) ? (serve_refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
 }
 
 /* ---- begin
@@ -199,7 +199,7 @@ static sl_status infer_again(sl_graph *g, const sli_node *from) {
     sli_node *n = g->nodes[i];
     for (int a = 0; a < n->nin; a++) n->in_type[a] = *sl_tensor_type(n->in[a]);
     if (n->cls != SL_CLASS_F) continue;
-    if (sli_node_infer(n)) return refuse(g, n, sl_detail());
+    if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
     for (int o = 0; o < n->nout; o++)
       if (n->out[o]) n->out[o]->type = n->out_type[o];
   }
@@ -210,7 +210,7 @@ static sl_status pick_rows(sl_graph *g, sli_node *product) {
   int at = 0;
   sl_tensor *x = only_input(product, &at);
   sl_tensor *picked = x ? add_node(g, &sl_op_pick, product, x) : NULL;
-  if (!picked) return g->status ? g->status : refuse(g, product, "it makes logits of two tensors");
+  if (!picked) return g->status ? g->status : serve_refuse(g, product, "it makes logits of two tensors");
   product->in[at] = picked;
   move_before(g, product);
   return infer_again(g, product);
@@ -240,7 +240,7 @@ sl_status sli_pass_serve(sl_graph *g) {
   if (sli_lora_settle(g)) return sl_graph_status(g);
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
-  if (!product) return refuse(g, logits->producer, "no product (sl_linear) makes its logits");
+  if (!product) return serve_refuse(g, logits->producer, "no product (sl_linear) makes its logits");
   sl_status status = begin_rows(g);
   if (!status) status = pick_rows(g, product);
   return status ? status : sample(g, logits);

@@ -212,7 +212,7 @@ static double *equal_seconds(const sli_pass_order *o) {
   return seconds;
 }
 
-static sl_status choose(const sli_pass_order *o) {
+static sl_status order_choose(const sli_pass_order *o) {
   order *best = sli_calloc((size_t)o->ndevices, sizeof *best);
   double *equal = equal_seconds(o), bubble = predicted_bubble(o->plan);
   get_orders(o, best);
@@ -232,6 +232,6 @@ sl_status sli_order_passes(const sli_pass_order *o) {
   if (status || reads) return status;
   if (derive || o->tuned == 2) return fix(o->plan, NULL);
   if (o->tuned == 1 || !(o->improve || o->latency)) return SL_OK;
-  status = choose(o);
+  status = order_choose(o);
   return status ? status : sl_plan_finish(o->plan);
 }

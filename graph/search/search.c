@@ -127,7 +127,7 @@ static int by_score(const void *a, const void *b) {
 
 /* ---- starting points ------------------------------------------------------------------ */
 
-static candidate *add(search *s, const sli_schedule *row, int v) {
+static candidate *search_add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
   *c = (candidate){.pick = {.schedule = row, .v = v,
@@ -171,7 +171,7 @@ static void bound_credits(const search *s, const sli_lowering *l, sli_pick *pick
 }
 
 static void add_bound(search *s, const sli_schedule *row, int v) {
-  candidate *c = add(s, row, v);
+  candidate *c = search_add(s, row, v);
   sli_lowering *l = sli_lowering_create(s->in, &c->pick);
   if (s->in->p * v <= SLI_TUNED_STAGES && !sli_lower(l)) bound_credits(s, l, &c->pick);
   else s->ncandidates--;
@@ -188,11 +188,11 @@ static void add_starts(search *s, int v) {
   int pool = (int)floor(budget * v * s->in->k + 1e-9);
   for (const sli_schedule *row = sli_schedule_first(); row; row = sli_schedule_next(row)) {
     if (!allowed(row, v)) continue;
-    add(s, row, v);
-    if (pool >= v) add(s, row, v)->pick.tune.pool_most = pool;
+    search_add(s, row, v);
+    if (pool >= v) search_add(s, row, v)->pick.tune.pool_most = pool;
     add_bound(s, row, v);
     for (int order = 1; order <= 2 && sli_lower_crossing(s->in) > 0; order++)
-      add(s, row, v)->pick.tune.order = order;
+      search_add(s, row, v)->pick.tune.order = order;
   }
 }
 

@@ -83,9 +83,9 @@ static void keep_best(search *s) {
 /* ---- starting points ---------------------------------------------------------------------- */
 
 /* Numbers of microbatches that skip all stages at the ends of a step, and how the others rotate. */
-typedef struct beginning {
+typedef struct search_start {
   int first, last, stride;
-} beginning;
+} search_start;
 
 static int find_stage(const sli_path *p, int stage) {
   int n = 0;
@@ -131,7 +131,7 @@ static void visit_all(const search *s) {
   }
 }
 
-static void begin(search *s, beginning b) {
+static void skip_begin(search *s, search_start b) {
   int between = s->stages - 2, m = s->in->m - b.first - b.last, each = s->out - b.first - b.last, at = 0;
   int *left = sli_calloc((size_t)s->stages, sizeof *left);
   for (int i = 1; i <= between; i++) left[i] = each;
@@ -152,19 +152,19 @@ static void begin(search *s, beginning b) {
   free(left);
 }
 
-static void try_beginning(search *s, beginning b) {
+static void try_start(search *s, search_start b) {
   int between = s->stages - 2;
   bool good = b.first + b.last <= s->out && b.first + b.last < s->in->m && sli_common_divisor(between, b.stride) == 1;
   if (!good || !can_go_on(s)) return;
-  begin(s, b);
+  skip_begin(s, b);
   s->seconds = try_paths(s);
   keep_best(s);
 }
 
-static void try_beginnings(search *s) {
+static void try_starts(search *s) {
   for (int stride = 1; stride < SLI_MAX(s->stages - 2, 2); stride++)
     for (int first = 0; first <= MOST_BARE; first++)
-      for (int last = 0; last <= MOST_BARE; last++) try_beginning(s, (beginning){first, last, stride});
+      for (int last = 0; last <= MOST_BARE; last++) try_start(s, (search_start){first, last, stride});
 }
 
 /* ---- moves ------------------------------------------------------------------------------------ */
@@ -260,10 +260,10 @@ static void make_room(const search *s, sli_paths *to) {
   for (int i = 0; i < m; i++) to->of[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
 }
 
-static sl_status find(search *s, bool swap) {
+static sl_status skip_find(search *s, bool swap) {
   sli_paths before;
   make_room(s, &before);
-  try_beginnings(s);
+  try_starts(s);
   if (s->best_seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
   walk(s, &before);
   s->swap = swap;
@@ -274,7 +274,7 @@ static sl_status find(search *s, bool swap) {
 }
 
 static void skip_in_turn(search *s) {
-  begin(s, (beginning){.stride = 1});
+  skip_begin(s, (search_start){.stride = 1});
   copy_paths(s, &s->best, &s->paths);
 }
 
@@ -285,7 +285,7 @@ sl_status sli_skip(const sli_inputs *in, sli_pick *pick) {
   make_room(&s, &s.paths);
   make_room(&s, &s.best);
   if (!status && o->schedule.skip_in_turn) skip_in_turn(&s);
-  else if (!status) status = find(&s, o->schedule.swap);
+  else if (!status) status = skip_find(&s, o->schedule.swap);
   if (!status) {
     sli_paths *found = sli_arena_alloc(&in->g->arena, sizeof *found);
     *found = s.best;

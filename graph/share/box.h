@@ -34,7 +34,7 @@ typedef struct sli_box_making {
 } sli_box_making;
 sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node, sl_tensor **out);
 
-/* ---- dispatch of rows to experts, and back: route.c -------------------------------- */
+/* ---- dispatch of rows to experts, and back: dispatch.c -------------------------------- */
 
 /* Move rows to the experts and back. `ids`: ids in the layout of the rows' origin; `all`: all
  * ids that lead to these devices' experts. */

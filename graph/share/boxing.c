@@ -293,7 +293,7 @@ static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment a
 }
 
 /* Boxes rows to or from experts, with their origin's ids and all ids for one device. */
-static sl_status box_routed(sli_boxing *b, sli_moment at, bool back) {
+static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
   sli_expansion *x = b->x;
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->of));
   sli_array *own, *all;
@@ -306,7 +306,7 @@ static sl_status box_routed(sli_boxing *b, sli_moment at, bool back) {
 static sl_status box_along(sli_boxing *b, sli_moment at) {
   int axis = sli_box_axis(b->along);
   sl_sbp from = b->from->lies.axis[axis], to = b->to->lies.axis[axis];
-  if (from.kind == SL_ROUTED || to.kind == SL_ROUTED) return box_routed(b, at, from.kind == SL_ROUTED);
+  if (from.kind == SL_DISPATCHED || to.kind == SL_DISPATCHED) return box_dispatched(b, at, from.kind == SL_DISPATCHED);
   b->x->nboxes++;
   sl_status status = SL_OK;
   switch (from.kind) {
@@ -320,7 +320,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
     case SL_SPLIT:
       if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
       return join_all(b, from.dim, b->from->on);
-    case SL_ROUTED: break;
+    case SL_DISPATCHED: break;
   }
   return SL_OK;
 }
@@ -351,9 +351,9 @@ static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT; }
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
   int axis = sli_box_axis(along), block = to->made.block;
-  bool routed = sli_is_routed(&from->lies) || sli_is_routed(&to->lies);
+  bool dispatched = sli_is_dispatched(&from->lies) || sli_is_dispatched(&to->lies);
   sl_sbp was = from->lies.axis[axis], is = to->lies.axis[axis];
-  bool parts = routed || (is_part(was) && is_part(is)), joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
+  bool parts = dispatched || (is_part(was) && is_part(is)), joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
   bool looks = block >= 0 && x->g->blocks[block].gathers && !to->of->param && along == 1u << SLI_AXIS_SEQUENCE;
   bool ids = axis == SLI_AXIS_EXPERT && to->of->type.dtype == SL_I32;
   return sli_axes[axis].rows && (parts || (joins && (looks || ids))) && to->made.phase == SLI_PHASE_MAIN &&
@@ -443,7 +443,7 @@ static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const s
 /* Returns the next layout. Rows go to experts last and come back first. */
 static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want,
                             sli_along *along) {
-  bool was = sli_is_routed(from), is = sli_is_routed(want), back = was && !is, there = !was && is;
+  bool was = sli_is_dispatched(from), is = sli_is_dispatched(want), back = was && !is, there = !was && is;
   sli_layout rows = sli_rows_layout(x, was ? from : want);
   *along = sli_grid_experts();
   if (back) return rows;

@@ -76,7 +76,7 @@ static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_ten
                           sl_sbp sbp) {
   sl_type type = *whole;
   /* assumes that all experts have equally many rows */
-  if (sbp.kind == SL_ROUTED) sbp = (sl_sbp){SL_SPLIT, 0};
+  if (sbp.kind == SL_DISPATCHED) sbp = (sl_sbp){SL_SPLIT, 0};
   if (sbp.kind == SL_SPLIT) {
     const sli_dim *dim = t ? &c->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
     int64_t units = dim ? dim->units : type.dim[sbp.dim];
@@ -193,7 +193,7 @@ static double half_seconds(const sli_costs *c, sli_half half, double received, d
   return sli_exchange_seconds(link, half, received) + own_seconds(c, link, half, bytes);
 }
 
-static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT || a.kind == SL_ROUTED; }
+static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT || a.kind == SL_DISPATCHED; }
 
 static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
   double moved = sli_boxing_bytes(a, b, c->size, bytes), seconds;
@@ -394,9 +394,9 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   if (is_own(t) && !sli_sbp_equal(lies, want)) return (sli_cost){.boxing_seconds = INFINITY};
   if (!(seen->forward & bit)) cost = boxing(c, lies, want, bytes);
   bool kept = sli_axes[c->axis].rows && is_part(lies) && is_part(want);
-  if (r.again && !kept && !(seen->back & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
+  if (r.again && !kept && !(seen->backward & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
   seen->forward |= bit;
-  if (r.again) seen->back |= bit;
+  if (r.again) seen->backward |= bit;
   if (r.gradient >= SLI_SBP_CODES) return cost;
   double sent_back = gradient_bytes(c, t);
   sl_sbp wanted = lies.kind == SL_PARTIAL ? broadcast : lies;
@@ -442,7 +442,7 @@ static sli_cost add_node(sum *s, const sli_node *n, bool *read) {
 }
 
 static void begin_block(const sum *s) {
-  for (int t = 0; t < s->c->g->ntensors; t++) s->seen[t].forward = s->seen[t].back = 0;
+  for (int t = 0; t < s->c->g->ntensors; t++) s->seen[t].forward = s->seen[t].backward = 0;
 }
 
 double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice, sli_cost *each) {

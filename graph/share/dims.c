@@ -30,14 +30,14 @@ typedef struct pass {
   bool *cut;          /* [slots] of roots of `tied`: cut into pieces */
 } pass;
 
-static int find(int *parents, int slot) {
+static int dims_find(int *parents, int slot) {
   while (parents[slot] != slot) slot = parents[slot] = parents[parents[slot]];
   return slot;
 }
 
 static void unite(int *parents, int a, int b) {
-  a = find(parents, a);
-  b = find(parents, b);
+  a = dims_find(parents, a);
+  b = dims_find(parents, b);
   parents[SLI_MAX(a, b)] = SLI_MIN(a, b);
 }
 
@@ -98,7 +98,7 @@ static void tie_all(pass *p) {
 /* ---- declarations of nodes --------------------------------------------------------------- */
 
 static void say_units(pass *p, int slot, int64_t units) {
-  int64_t *at = &p->units[find(p->tied, slot)];
+  int64_t *at = &p->units[dims_find(p->tied, slot)];
   *at = sli_common_divisor(units, *at);
 }
 
@@ -106,7 +106,7 @@ static void say_units(pass *p, int slot, int64_t units) {
 static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *lengths) {
   if (!t || !t->type.ndim) return;
   int slot = slot_of(t, t->type.ndim - 1);
-  sli_dim *at = &p->segments[find(p->alike, slot)], said = {.nsegments = count};
+  sli_dim *at = &p->segments[dims_find(p->alike, slot)], said = {.nsegments = count};
   memcpy(said.segment, lengths, (size_t)count * sizeof *lengths);
   if (!at->nsegments) *at = said;
   else if (memcmp(at, &said, sizeof said)) say_units(p, slot, 1);
@@ -146,7 +146,7 @@ static void say_heads(pass *p, const sli_node *n, const sl_signature *s) {
 static void say_position(pass *p, const sl_tensor *t, int dim) {
   if (!t || dim >= t->type.ndim) return;
   say_units(p, slot_of(t, dim), 1);
-  p->cut[find(p->tied, slot_of(t, dim))] = true;
+  p->cut[dims_find(p->tied, slot_of(t, dim))] = true;
 }
 
 /* Declares the dims that cut sequences lie along: those that grow with positions. */
@@ -203,7 +203,7 @@ static void say_uneven(pass *p, const sli_node *n, const sl_signature *s) {
   for (int i = 0; i < count; i++)
     for (int j = 0; j < count; j++)
       if (slot_length(p, slots[i]) != slot_length(p, slots[j]) &&
-          p->segments[find(p->alike, slots[i])].nsegments > 1)
+          p->segments[dims_find(p->alike, slots[i])].nsegments > 1)
         say_units(p, slots[i], 1);
 }
 
@@ -221,7 +221,7 @@ static void say_all_uneven(pass *p) {
 
 static sli_dim dim_of(pass *p, int slot) {
   int64_t length = slot_length(p, slot);
-  sli_dim dim = p->segments[find(p->alike, slot)];
+  sli_dim dim = p->segments[dims_find(p->alike, slot)];
   int64_t sum = 0;
   for (int s = 0; s < dim.nsegments; s++) sum += dim.segment[s];
   if (sum != length) dim = (sli_dim){.nsegments = 1, .segment = {length}};
@@ -237,8 +237,8 @@ static void fill_dims(pass *p, sli_dim *out) {
     }
   for (int slot = 0; slot < p->nslots; slot++)
     if (out[slot].nsegments) {
-      out[slot].units = p->units[find(p->tied, slot)];
-      out[slot].cut = p->cut[find(p->tied, slot)];
+      out[slot].units = p->units[dims_find(p->tied, slot)];
+      out[slot].cut = p->cut[dims_find(p->tied, slot)];
     }
 }
 

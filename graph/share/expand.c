@@ -300,7 +300,7 @@ static sl_sbp common(sl_sbp a, sl_sbp b) {
 static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
   const sli_layout *lies = &x->arrays[t->id]->lies;
   bool all = true;
-  for (int i = 0; i < n->nin; i++) all &= sli_is_routed(&x->arrays[n->in[i]->id]->lies);
+  for (int i = 0; i < n->nin; i++) all &= sli_is_dispatched(&x->arrays[n->in[i]->id]->lies);
   return all ? *lies : sli_rows_layout(x, lies);
 }
 

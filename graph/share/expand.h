@@ -121,7 +121,7 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
  * rows come from, and the layout of the rows. */
 const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t);
 sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids);
-bool sli_is_routed(const sli_layout *lies);
+bool sli_is_dispatched(const sli_layout *lies);
 sli_layout sli_rows_layout(const sli_expansion *x, const sli_layout *lies);
 /* Returns the part that member `member` has of a tensor that the axes within leave it, split
  * along dim. */

@@ -89,7 +89,7 @@ static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
 }
 
 /* Returns the rows of a layer's experts: [experts]. */
-static const int64_t *rows_of(const sli_loads *l, const sli_layer *layer) {
+static const int64_t *loads_rows_of(const sli_loads *l, const sli_layer *layer) {
   return is_for_all(l, layer) ? l->rows : l->rows + layer->number * layer->experts;
 }
 
@@ -97,7 +97,7 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
   int64_t sum = 0;
   if (!l || !l->rows) return SL_OK;
   sl_status status = check_tables(l, layer);
-  for (int e = 0; e < layer->experts && !status; e++) sum += rows_of(l, layer)[e];
+  for (int e = 0; e < layer->experts && !status; e++) sum += loads_rows_of(l, layer)[e];
   if (status || sum == rows) return status;
   return sl_fail(SL_E_INPUT, "routing %s: %lld rows come to experts of layer %d, but the tokens of a microbatch have %lld "
                  "ids of experts together", l->text, (long long)sum, layer->number, (long long)rows);
@@ -107,7 +107,7 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
 static double share_before(const sli_loads *l, const sli_layer *layer, int64_t end) {
   double before = 0, all = 0;
   for (int64_t e = 0; e < layer->experts; e++) {
-    double of = l->rows ? (double)rows_of(l, layer)[e] : pow((double)(e + 1), -l->zipf);
+    double of = l->rows ? (double)loads_rows_of(l, layer)[e] : pow((double)(e + 1), -l->zipf);
     all += of;
     before += e < end ? of : 0;
   }

@@ -105,7 +105,7 @@ const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {
   return x->choice[SLI_AXIS_EXPERT].routers[x->shaped[t->id]];
 }
 
-bool sli_is_routed(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_ROUTED; }
+bool sli_is_dispatched(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_DISPATCHED; }
 
 /* Returns the layout of tokens along an axis. */
 static sl_sbp tokens_along(const sli_expansion *x, int axis) {
@@ -115,7 +115,7 @@ static sl_sbp tokens_along(const sli_expansion *x, int axis) {
 
 sli_layout sli_rows_layout(const sli_expansion *x, const sli_layout *lies) {
   sli_layout rows = *lies;
-  for (int a = 0; a < SLI_AXES && sli_is_routed(lies); a++)
+  for (int a = 0; a < SLI_AXES && sli_is_dispatched(lies); a++)
     if (sli_grid_experts() >> a & 1) rows.axis[a] = tokens_along(x, a);
   return rows;
 }
@@ -142,7 +142,7 @@ static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int ran
 }
 
 /* Returns the type at the experts: a row for each id that leads there. */
-static sl_type routed_type(const sli_expansion *x, const sl_tensor *t, int last, int rank, int variant,
+static sl_type dispatched_type(const sli_expansion *x, const sl_tensor *t, int last, int rank, int variant,
                            const sl_type *rows) {
   sl_type type = *rows;
   for (int d = 0; d <= last; d++) type.dim[d] = 1;
@@ -161,7 +161,7 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
     type = sl_part_type(&type, &part);
   }
   sl_sbp experts = lies.axis[SLI_AXIS_EXPERT];
-  return experts.kind == SL_ROUTED ? routed_type(x, t, experts.dim, rank, variant, &type) : type;
+  return experts.kind == SL_DISPATCHED ? dispatched_type(x, t, experts.dim, rank, variant, &type) : type;
 }
 
 /* ---- nodes ---------------------------------------------------------------------- */

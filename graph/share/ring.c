@@ -77,15 +77,15 @@ static void add_span(sli_spans *to, const sl_part *q, int i, const sl_part *k, i
  * it, or the rest. */
 typedef enum which { ALL, FIRST, REST } which;
 
-static const sli_spans *spans_of(const ring *g, int rank, int source, int j, which those,
+static const sli_spans *spans_of(const ring *g, int rank, int source, int j, which selected,
                                 const sl_tensor *chunk) {
   sl_part q = runs_of(g, member_of(g, rank)), k = runs_of(g, source);
   sli_spans *s = sli_arena_alloc(&g->x->g->arena, sizeof *s);
   *s = (sli_spans){.length = length_of(g)};
   for (int i = 0; i < q.nranges; i++) {
     bool first = i >= j;
-    if (!is_seen(g, &q, i, &k, j) || (those != ALL && first != (those == FIRST))) continue;
-    add_span(s, &q, i, &k, j, sli_expand_type(g->x, chunk, 0)->dim[1], those == FIRST && i == j);
+    if (!is_seen(g, &q, i, &k, j) || (selected != ALL && first != (selected == FIRST))) continue;
+    add_span(s, &q, i, &k, j, sli_expand_type(g->x, chunk, 0)->dim[1], selected == FIRST && i == j);
   }
   return s;
 }
@@ -100,7 +100,7 @@ static bool sees(const ring *g, int rank, int source, int j) {
 /* ---- nodes ------------------------------------------------------------------------------- */
 
 /* Adds a node; out[nout]. */
-static sl_status add(const ring *g, const sl_op *op, const char *what, sl_class cls, int rank, int nin,
+static sl_status ring_add(const ring *g, const sl_op *op, const char *what, sl_class cls, int rank, int nin,
                      sl_tensor *const *in, const sl_attrs *attrs, int nout, sl_tensor **out) {
   sli_expansion *x = g->x;
   const char *name = sli_arena_format(&x->g->arena, "%s:%s", g->name, what);
@@ -126,7 +126,7 @@ static sl_status slice(const ring *g, const char *what, int rank, sl_tensor *t, 
                        sl_tensor **out) {
   sl_part *own = sli_arena_alloc(&g->x->g->arena, sizeof *own);
   *own = part;
-  return add(g, &sl_op_slice, what, g->at.cls, rank, 1, &t, &(sl_attrs){.user = own}, 1, out);
+  return ring_add(g, &sl_op_slice, what, g->at.cls, rank, 1, &t, &(sl_attrs){.user = own}, 1, out);
 }
 
 /* Joins two arrays along a dim. */
@@ -141,7 +141,7 @@ static sl_status join(const ring *g, const char *what, int rank, sl_tensor *cons
   parts[0] = (sl_part){dim, 1, {0}, {a}};
   parts[1] = (sl_part){dim, 1, {a}, {b}};
   *joint = (sl_joint){whole, parts};
-  return add(g, &sl_op_join, what, g->at.cls, rank, 2, in, &(sl_attrs){.user = joint}, 1, out);
+  return ring_add(g, &sl_op_join, what, g->at.cls, rank, 2, in, &(sl_attrs){.user = joint}, 1, out);
 }
 
 /* ---- chunks ------------------------------------------------------------------------------ */
@@ -181,7 +181,7 @@ static sl_status fetch(const ring *g, int rank, int t, int j) {
   sl_tensor *chunk = g->before[sli_rank_at(g->x->grid, rank, sequence, from)][j];
   if (t == 1 || !chunk) chunk = g->given[sli_rank_at(g->x->grid, rank, sequence, source)][j];
   const char *what = sli_arena_format(&g->x->g->arena, "bring%d.%d", t, j);
-  return add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &chunk, &(sl_attrs){0}, 1, &g->here[rank][j]);
+  return ring_add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &chunk, &(sl_attrs){0}, 1, &g->here[rank][j]);
 }
 
 /* Sends chunks again for the backward pass to separate memories; otherwise the copies would be
@@ -193,7 +193,7 @@ static sl_status give_again(ring *g) {
   for (int r = 0; r < g->x->own; r++)
     for (int j = 0; j < RUNS && !status; j++)
       if (g->kept->own[r][j]) {
-        status = add(g, &sl_op_copy, sli_arena_format(&g->x->g->arena, "give.%d", j), g->at.cls, r, 1,
+        status = ring_add(g, &sl_op_copy, sli_arena_format(&g->x->g->arena, "give.%d", j), g->at.cls, r, 1,
                      &g->kept->own[r][j], &(sl_attrs){0}, 1, &g->given[r][j]);
         if (!status) g->given[r][j]->producer->resends = true;
       }
@@ -226,13 +226,13 @@ static ring ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_m
 /* ---- forward pass ------------------------------------------------------------------------- */
 
 /* Continues o and lse [2] with a chunk. */
-static sl_status step(const ring *g, int rank, int source, int j, which those, sl_tensor *chunk,
+static sl_status step(const ring *g, int rank, int source, int j, which selected, sl_tensor *chunk,
                       sl_tensor *ids, const char *what, sl_tensor **state) {
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
-  const sli_spans *spans = spans_of(g, rank, source, j, those, chunk);
+  const sli_spans *spans = spans_of(g, rank, source, j, selected, chunk);
   sl_tensor *in[] = {g->kept->q[rank], chunk, ids, state[0], state[1]};
   attrs.user = spans;
-  return spans->n ? add(g, &sl_op_attention_step, what, g->at.cls, rank, 5, in, &attrs, 2, state)
+  return spans->n ? ring_add(g, &sl_op_attention_step, what, g->at.cls, rank, 5, in, &attrs, 2, state)
                   : SL_OK;
 }
 
@@ -305,7 +305,7 @@ static sl_status step_back(const ring *g, int rank, int source, int j, sl_tensor
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
   sl_tensor *in[] = {g->kept->q[rank], chunk, d->o, d->lse, d->dout, d->ids, d->dq}, *out[2];
   attrs.user = spans_of(g, rank, source, j, ALL, chunk);
-  sl_status status = add(g, &sl_op_attention_step_b, what, g->at.cls, rank, 7, in, &attrs, 2, out);
+  sl_status status = ring_add(g, &sl_op_attention_step_b, what, g->at.cls, rank, 7, in, &attrs, 2, out);
   if (status) return status;
   d->dq = out[0];
   *dkv = out[1];
@@ -342,7 +342,7 @@ static sl_status add_up(const ring *g, int rank, int t, gradients *all) {
     const char *what = sli_arena_format(&g->x->g->arena, "sum%d.%d", t, j);
     sl_tensor *in[] = {all[rank].own[j], of->made[j]};
     if (in[0] && in[1])
-      status = add(g, &sl_op_sum, what, SL_CLASS_C, rank, 2, in, &(sl_attrs){0}, 1, &all[rank].own[j]);
+      status = ring_add(g, &sl_op_sum, what, SL_CLASS_C, rank, 2, in, &(sl_attrs){0}, 1, &all[rank].own[j]);
   }
   return status;
 }

@@ -17,7 +17,7 @@ typedef struct pass {
   const sli_dim *dims;
   int axis, size;
   int parts; /* parts of a source's data along all axes that split it like this */
-  sli_routes routes;
+  sli_dispatching dispatching;
   bool ring, zigzag;
   bool *chunked; /* [nnodes] */
   sl_sbp *lies; /* [ntensors] layout in which readers get the tensors made so far */
@@ -58,12 +58,12 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
 
 static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
   if (lies.kind == SL_SPLIT) return sli_arena_format(arena, "split along dim %d", lies.dim);
-  if (lies.kind == SL_ROUTED) return "where its experts are";
+  if (lies.kind == SL_DISPATCHED) return "where its experts are";
   return lies.kind == SL_PARTIAL ? "a summand on each" : "whole on each";
 }
 
 /* Describes the inputs: "ids i32[8, 4] split along dim 0, table f32[16, 8] whole on each". */
-static const char *describe(const pass *p, const sli_node *n) {
+static const char *rows_describe(const pass *p, const sli_node *n) {
   sli_arena *arena = &p->g->arena;
   const char *text = "";
   for (int i = 0; i < n->nin; i++) {
@@ -80,7 +80,7 @@ static const char *describe(const pass *p, const sli_node *n) {
  * device; without a gradient, each device can take its part, or a sum can be completed. Rows
  * come back from experts. */
 static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
-  if (p->lies[t->id].kind == SL_ROUTED) return want.kind == SL_SPLIT && !want.dim;
+  if (p->lies[t->id].kind == SL_DISPATCHED) return want.kind == SL_SPLIT && !want.dim;
   if (p->lies[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
   if (p->lies[t->id].kind != SL_BROADCAST) return false;
   return want.kind == SL_PARTIAL || (want.kind == SL_SPLIT && !t->needs_grad && !t->param);
@@ -171,12 +171,12 @@ static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   return p->chunked[n->id] = true;
 }
 
-static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
+static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
   if (goes_around(p, n, out)) return SL_OK;
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
-  if (p->routes.routers && sli_choose_routed(&p->routes, n, all, count, out)) return SL_OK;
+  if (p->dispatching.routers && sli_choose_dispatched(&p->dispatching, n, all, count, out)) return SL_OK;
   for (int i = 0; i < 2 * count; i++) { /* in the present layouts, if there is such a way */
     const sl_signature *s = &all[i % count];
     if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
@@ -197,7 +197,7 @@ static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
                              n->name, n->op->name, sum->name, p->size, axis);
   return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) has no form for %d "
                            "%s-parallel devices that have %s: set .pieces or .signatures in its "
-                           "sl_op", n->name, n->op->name, p->size, axis, describe(p, n));
+                           "sl_op", n->name, n->op->name, p->size, axis, rows_describe(p, n));
 }
 
 /* Returns the layout in which readers get an output. Outputs of exchanged inputs go back to the
@@ -233,18 +233,18 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
   p.chunked = choice.chunked = sli_calloc((size_t)g->nnodes, sizeof *choice.chunked);
   if (axis == SLI_AXIS_EXPERT) choice.routers = sli_calloc((size_t)g->ntensors, sizeof *choice.routers);
-  p.routes = (sli_routes){p.lies, choice.routers, sli_choice_size(grid, axis)};
+  p.dispatching = (sli_dispatching){p.lies, choice.routers, sli_choice_size(grid, axis)};
   bool there = p.size > 1 || choice.routers;
   for (int i = 0; i < g->nnodes && !status && there; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n)) continue;
     sl_signature *s = &choice.of[i];
-    status = choose(&p, n, s);
+    status = rows_choose(&p, n, s);
     for (int o = 0; o < n->nout && !status; o++)
       if (n->out[o]) p.lies[n->out[o]->id] = as_read(&p, n, s, o);
   }
   if (!status && there) status = check_loss(&p);
-  if (!status && choice.routers) status = sli_check_routed(g, &p.routes);
+  if (!status && choice.routers) status = sli_check_dispatched(g, &p.dispatching);
   free(p.lies);
   if (status) {
     sli_choice_free(&choice);

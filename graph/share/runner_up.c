@@ -74,7 +74,7 @@ static char *signature_text(const sli_node *n, const sl_signature *s) {
   return sli_format("%s -> %s", in, out);
 }
 
-static char *describe(const runner_up *r, double chosen_seconds) {
+static char *runner_up_describe(const runner_up *r, double chosen_seconds) {
   const sli_ways *w = r->ways;
   const sli_node *first = w->nodes[r->first], *last = w->nodes[r->last];
   const char *slash = strchr(first->name, '/'), *block = w->costs.g->blocks[last->block].name;
@@ -103,7 +103,7 @@ static void ways_of(const sli_ways *w, const sli_choice *choice, int *way) {
       way[k]++;
 }
 
-static char *find(const sli_ways *w, const sli_choice *chosen) {
+static char *runner_up_find(const sli_ways *w, const sli_choice *chosen) {
   size_t n = (size_t)w->count + 1;
   int *way = sli_calloc(n, sizeof *way);
   runner_up r = {.ways = w, .chosen = way, .best = INFINITY};
@@ -113,7 +113,7 @@ static char *find(const sli_ways *w, const sli_choice *chosen) {
   r.best_way = sli_calloc(n, sizeof *r.best_way);
   for (int k = 0; k < w->count; k++)
     if (is_first(w, k)) try_without(&r, k);
-  char *text = r.best < INFINITY ? describe(&r, chosen->seconds) : NULL;
+  char *text = r.best < INFINITY ? runner_up_describe(&r, chosen->seconds) : NULL;
   free(way);
   free(r.allowed);
   free(r.way);
@@ -126,7 +126,7 @@ sl_status sli_find_runner_up(const sli_tensor_search *s, sli_choice *chosen) {
   if (sli_choice_size(s->grid, SLI_AXIS_TENSOR) == 1) return SL_OK;
   sl_status status = sli_ways_init(&w, s);
   if (status) return status;
-  chosen->runner_up = find(&w, chosen);
+  chosen->runner_up = runner_up_find(&w, chosen);
   sli_ways_fini(&w);
   return SL_OK;
 }

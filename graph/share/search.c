@@ -221,7 +221,7 @@ static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen 
   for (int at = 0; at < p->width; at++) {
     uint16_t wants = p->wants[k * p->width + at] & (uint16_t)~(1 << seen[at].lies);
     seen[at].forward &= wants;
-    seen[at].back &= wants;
+    seen[at].backward &= wants;
   }
 }
 
@@ -309,7 +309,7 @@ static bool same_ways(const search *s, int a, int b) {
   return true;
 }
 
-static int place_of(const search *s, const sl_tensor *t) {
+static int share_search_place_of(const search *s, const sl_tensor *t) {
   return t ? s->frontier.place[t->id] : -1;
 }
 
@@ -317,8 +317,8 @@ static bool same_inputs(const search *s, int a, int b) {
   const sli_node *n = s->ways->nodes[a], *m = s->ways->nodes[b];
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i], *u = m->in[i];
-    if (place_of(s, t) != place_of(s, u)) return false;
-    if (place_of(s, t) < 0) continue;
+    if (share_search_place_of(s, t) != share_search_place_of(s, u)) return false;
+    if (share_search_place_of(s, t) < 0) continue;
     if (t->param || u->param || !sl_type_equal(&t->type, &u->type)) return false;
     if ((s->frontier.last[t->id] == a) != (s->frontier.last[u->id] == b)) return false;
   }
@@ -332,7 +332,7 @@ static bool same_nodes(const search *s, int a, int b) {
   const uint16_t *wants = s->frontier.wants;
   if (memcmp(&wants[(size_t)a * width], &wants[(size_t)b * width], width * sizeof *wants)) return false;
   for (int o = 0; o < n->nout; o++)
-    if (place_of(s, n->out[o]) != place_of(s, m->out[o])) return false;
+    if (share_search_place_of(s, n->out[o]) != share_search_place_of(s, m->out[o])) return false;
   return same_inputs(s, a, b) && same_ways(s, a, b);
 }
 
@@ -408,7 +408,7 @@ static void step_span(search *s, int j) {
   x->computed = true;
 }
 
-static void begin(search *s) {
+static void share_search_begin(search *s) {
   const sli_ways *w = s->ways;
   s->layers = sli_calloc((size_t)w->count + 1, sizeof *s->layers);
   s->spans = sli_calloc((size_t)w->count + 2, sizeof *s->spans);
@@ -457,7 +457,7 @@ double sli_ways_search(const sli_ways *w, const uint32_t *allowed, double limit,
   sli_frontier_init(&s.frontier, w);
   int64_t places = SLI_MAX((int64_t)w->count * s.frontier.width, 1);
   s.most_states = (int)SLI_MIN(SLI_MAX(most_places / places, LEAST_STATES), MOST_STATES);
-  begin(&s);
+  share_search_begin(&s);
   for (int j = 0; j < s.nspans; j++) step_span(&s, j);
   double weight = finish(&s, way);
   search_fini(&s);

@@ -15,21 +15,21 @@ static inline bool sli_is_shared(const sli_node *n) {
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
-/* ---- dispatch of rows to experts: routed.c ------------------------------------------ */
+/* ---- dispatch of rows to experts: dispatched.c ------------------------------------------ */
 
 /* Progress of the pass over an axis of rows. */
-typedef struct sli_routes {
+typedef struct sli_dispatching {
   const sl_sbp *lies;       /* [ntensors] */
   const sli_node **routers; /* [ntensors] see sli_choice; NULL: the axis has no experts */
   int size;                 /* devices that share the experts */
-} sli_routes;
+} sli_dispatching;
 
 /* Picks, from a node's ways all[count], the one that runs at the experts, if there is one. Notes
  * the call that says where its rows are. */
-bool sli_choose_routed(const sli_routes *r, const sli_node *node, const sl_signature *all, int count,
+bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *node, const sl_signature *all, int count,
                        sl_signature *out);
 /* Refuses an axis of experts that the model has no use for, or not enough experts for. */
-sl_status sli_check_routed(sl_graph *g, const sli_routes *r);
+sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r);
 
 /* ---- costs ----------------------------------------------------------------------- */
 
@@ -77,17 +77,17 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
  * forward and (for what reads it again) backward; and those that gradients have come back in.
  * Layouts are codes: see sli_sbp_code. */
 typedef struct sli_seen {
-  uint16_t lies, forward, back, gradients;
+  uint16_t lies, forward, backward, gradients;
 } sli_seen;
 _Static_assert(sizeof(sli_seen) == sizeof(uint64_t), "it is hashed and compared as one word");
 
-enum { SLI_SBP_ROUTED = 2 + SL_MAX_DIMS, SLI_SBP_CODES };
+enum { SLI_SBP_DISPATCHED = 2 + SL_MAX_DIMS, SLI_SBP_CODES };
 static inline int sli_sbp_code(sl_sbp a) {
-  if (a.kind == SL_ROUTED) return SLI_SBP_ROUTED;
+  if (a.kind == SL_DISPATCHED) return SLI_SBP_DISPATCHED;
   return a.kind == SL_SPLIT ? 2 + a.dim : a.kind == SL_PARTIAL;
 }
 static inline sl_sbp sli_code_sbp(int code) {
-  if (code == SLI_SBP_ROUTED) return (sl_sbp){SL_ROUTED, 0};
+  if (code == SLI_SBP_DISPATCHED) return (sl_sbp){SL_DISPATCHED, 0};
   return code >= 2 ? (sl_sbp){SL_SPLIT, code - 2}
                    : (sl_sbp){code ? SL_PARTIAL : SL_BROADCAST, 0};
 }

@@ -11,10 +11,10 @@
  * steps:
  *
  *   signatures  the ways to shard each forward node                 signatures.c
- *   choice      one of them for each forward node, by cost          rows.c, routed.c, tensor.c
+ *   choice      one of them for each forward node, by cost          rows.c, dispatched.c, tensor.c
  *   expansion   a node for each device; where a producer and a consumer lay out a
  *               tensor differently, the slices, sums and joins that convert it
- *                                                   make.c, boxing.c, route.c, ring.c, shards.c,
+ *                                                   make.c, boxing.c, dispatch.c, ring.c, shards.c,
  *                                                   expand.c
  *
  * Later passes know nothing of signatures: a collective is a set of nodes that read what other

@@ -23,7 +23,7 @@ static bool same_dims(const sl_type *a, const sl_type *b) {
 
 /* Sets the layout of argument i. Returns false if the last entry would stand for different
  * layouts. */
-static bool put(sl_sbp *of, int i, sl_sbp sbp) {
+static bool signatures_put(sl_sbp *of, int i, sl_sbp sbp) {
   int at = SLI_MIN(i, SL_SIGNATURE_ARGS - 1);
   if (i > at && !sli_sbp_equal(of[at], sbp)) return false;
   of[at] = sbp;
@@ -39,11 +39,11 @@ static bool split_elements(const sli_node *n, int dim, sl_signature *out) {
     const sl_type *x = &n->in_type[i];
     bool stays = !n->in[i] || is_whole(n->op, i), alike = !stays && same_dims(x, y);
     if (!stays && !alike && x->ndim) return false;
-    if (!put(out->in, i, alike ? split(dim) : broadcast)) return false;
+    if (!signatures_put(out->in, i, alike ? split(dim) : broadcast)) return false;
     any |= alike;
   }
   for (int o = 0; o < n->nout; o++)
-    if (!same_dims(&n->out_type[o], y) || !put(out->out, o, split(dim))) return false;
+    if (!same_dims(&n->out_type[o], y) || !signatures_put(out->out, o, split(dim))) return false;
   return any;
 }
 
@@ -58,7 +58,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   for (int i = 0; i < n->nin; i++) {
     const sl_type *x = &n->in_type[i];
     bool stays = !n->in[i] || is_whole(n->op, i) || dim >= row_dims(x);
-    if (!put(out->in, i, stays ? broadcast : split(dim))) return false;
+    if (!signatures_put(out->in, i, stays ? broadcast : split(dim))) return false;
     if (stays) continue;
     if (length && x->dim[dim] != length) return false;
     length = x->dim[dim];
@@ -67,7 +67,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
     const sl_type *y = &n->out_type[o];
     bool one = n->op->pieces != SL_PIECES_ROWS && !o; /* a mean or a sum */
     if (!one && (dim >= y->ndim || y->dim[dim] != length)) return false;
-    if (!put(out->out, o, one ? partial : split(dim))) return false;
+    if (!signatures_put(out->out, o, one ? partial : split(dim))) return false;
   }
   return length > 0;
 }
@@ -75,7 +75,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
 /* Splits all outputs of a source along the first dim. */
 static bool split_source(const sli_node *n, int dim, sl_signature *out) {
   for (int o = 0; o < n->nout; o++) {
-    if (dim || !n->out_type[o].ndim || !put(out->out, o, split(0))) return false;
+    if (dim || !n->out_type[o].ndim || !signatures_put(out->out, o, split(0))) return false;
   }
   return n->nout > 0;
 }
@@ -100,7 +100,7 @@ static bool same_layouts(const sl_signature *a, const sl_signature *b) {
 }
 
 static bool in_range(sl_sbp sbp, int count, int i, const sl_type *types) {
-  return (sbp.kind != SL_SPLIT && sbp.kind != SL_ROUTED) || (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
+  return (sbp.kind != SL_SPLIT && sbp.kind != SL_DISPATCHED) || (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
 }
 
 static void check_own(const sli_node *n, const sl_signature *s) {
@@ -112,7 +112,7 @@ static void check_own(const sli_node *n, const sl_signature *s) {
 }
 
 /* Adds a signature; one with the same layouts replaces the earlier, for it may say more. */
-static void add(sl_signature *all, int *count, const sl_signature *s) {
+static void signatures_add(sl_signature *all, int *count, const sl_signature *s) {
   for (int i = 0; i < *count; i++)
     if (same_layouts(&all[i], s)) {
       all[i] = *s;
@@ -127,14 +127,14 @@ int sli_signatures_raw(const sli_node *n, sl_signature *out) {
   out[0] = (sl_signature){0};
   for (int d = 0; d < SL_MAX_DIMS; d++) {
     sl_signature s = {0};
-    if (promised(n, d, &s)) add(out, &count, &s);
+    if (promised(n, d, &s)) signatures_add(out, &count, &s);
   }
   sl_signature own[SL_SIGNATURES];
   memset(own, 0, sizeof own);
   int more = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, own) : 0;
   for (int i = 0; i < more; i++) {
     check_own(n, &own[i]);
-    add(out, &count, &own[i]);
+    signatures_add(out, &count, &own[i]);
   }
   return count;
 }
@@ -154,7 +154,7 @@ static bool enough(const sharers *x, sl_sbp sbp, const sl_type *type, const sl_t
 }
 
 static bool possible(const sharers *x, const sli_node *n, sl_signature *s) {
-  if (s->out[0].kind == SL_ROUTED && x->axis != SLI_AXIS_EXPERT) return false;
+  if (s->out[0].kind == SL_DISPATCHED && x->axis != SLI_AXIS_EXPERT) return false;
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     if (!t && i < SL_SIGNATURE_ARGS) s->in[i] = broadcast;
@@ -179,7 +179,7 @@ int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size
 
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
   if (a.kind == SL_SPLIT) snprintf(out, SLI_SBP_TEXT, "S%d", a.dim & 7);
-  else snprintf(out, SLI_SBP_TEXT, "%s", a.kind == SL_PARTIAL ? "P" : a.kind == SL_ROUTED ? "R" : "B");
+  else snprintf(out, SLI_SBP_TEXT, "%s", a.kind == SL_PARTIAL ? "P" : a.kind == SL_DISPATCHED ? "R" : "B");
   return out;
 }
 
@@ -206,7 +206,7 @@ sl_sbp sli_gradient_wanted(const sl_signature *s, int o) {
 
 sl_sbp sli_gradient_given(const sl_signature *s, int i) {
   sl_sbp in = sli_signature_in(s, i);
-  if (in.kind == SL_SPLIT || in.kind == SL_ROUTED) return in;
+  if (in.kind == SL_SPLIT || in.kind == SL_DISPATCHED) return in;
   bool shared = in.kind == SL_BROADCAST && !sli_is_repeated(s);
   return (sl_sbp){shared ? SL_PARTIAL : SL_BROADCAST, 0};
 }

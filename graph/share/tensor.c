@@ -7,7 +7,7 @@
 #include "graph/share/ways.h"
 
 /* Searches; *out is made only if *found. */
-static sl_status choose(const sli_tensor_search *s, sli_choice *out, bool *found) {
+static sl_status tensor_choose(const sli_tensor_search *s, sli_choice *out, bool *found) {
   sli_ways w;
   sl_status status = sli_ways_init(&w, s);
   if (status) return status;
@@ -32,14 +32,14 @@ static bool is_in_the_way(const sli_tensor_search *s, int given) {
   without.ngiven--;
   sli_choice choice;
   bool found = false;
-  if (!choose(&without, &choice, &found) && found) sli_choice_free(&choice);
+  if (!tensor_choose(&without, &choice, &found) && found) sli_choice_free(&choice);
   free(rest);
   return found;
 }
 
 /* Names a given layout that is in the way. A device must read its own data in the layout in
  * which it is made (sl_op.own), so layouts may each be possible, but not all together. */
-static sl_status refuse(const sli_tensor_search *s) {
+static sl_status tensor_refuse(const sli_tensor_search *s) {
   int last = s->ngiven - 1;
   while (last >= 0 && !is_in_the_way(s, last)) last--;
   if (last < 0)
@@ -53,6 +53,6 @@ static sl_status refuse(const sli_tensor_search *s) {
 
 sl_status sli_choose_tensor(const sli_tensor_search *s, sli_choice *out) {
   bool found = false;
-  sl_status status = choose(s, out, &found);
-  return status || found ? status : refuse(s);
+  sl_status status = tensor_choose(s, out, &found);
+  return status || found ? status : tensor_refuse(s);
 }

@@ -149,7 +149,7 @@ static bool leaves_units(const sli_costs *c, const sl_tensor *t, sl_sbp sbp, sl_
 
 /* True if rows at their experts stay whole, and experts are split only once. */
 static bool leaves_experts(sl_sbp sbp, sl_sbp expert) {
-  bool rows = expert.kind == SL_ROUTED && sbp.dim <= expert.dim;
+  bool rows = expert.kind == SL_DISPATCHED && sbp.dim <= expert.dim;
   return sbp.kind != SL_SPLIT || !(rows || sli_sbp_equal(sbp, expert));
 }
 
@@ -157,7 +157,7 @@ static bool leaves_routes(const sli_costs *c, const sli_node *n, const sl_signat
   bool leaves = true;
   if (!c->experts) return true;
   const sl_signature *other = &c->experts->of[n->id];
-  if (sli_signature_out(other, 0).kind != SL_ROUTED) return true;
+  if (sli_signature_out(other, 0).kind != SL_DISPATCHED) return true;
   for (int i = 0; i < n->nin; i++) leaves &= leaves_experts(sli_signature_in(s, i), sli_signature_in(other, i));
   for (int o = 0; o < n->nout; o++) leaves &= leaves_experts(sli_signature_out(s, o), sli_signature_out(other, o));
   return leaves;
@@ -183,12 +183,12 @@ static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s)
 /* Returns the way of a call at experts on a grid of their own: a device has some of the tokens,
  * and everything that is not sharded with the experts. */
 static sl_signature tokens_way(const sli_costs *c, const sli_node *n) {
-  const sl_signature *routed = &c->experts->of[n->id];
+  const sl_signature *dispatched = &c->experts->of[n->id];
   const sl_sbp tokens = {SL_SPLIT, c->grid->tokens}, all = {SL_BROADCAST, 0};
   sl_signature s = {0};
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
-    s.in[i] = routed->in[i].kind == SL_ROUTED ? tokens : all;
-    s.out[i] = routed->out[i].kind == SL_ROUTED ? tokens : all;
+    s.in[i] = dispatched->in[i].kind == SL_DISPATCHED ? tokens : all;
+    s.out[i] = dispatched->out[i].kind == SL_DISPATCHED ? tokens : all;
   }
   return s;
 }

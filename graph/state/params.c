@@ -8,7 +8,7 @@
 #include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/state/weights.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 
 /* ---- places ---------------------------------------------------------------------------- */
 
@@ -54,25 +54,25 @@ static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
 
 /* Reads a place into the whole. Rows of quantized blocks are grouped in memory, each device's
  * separately. */
-static sl_status read_place(sl_rest rest, const sl_param_place *place, sl_runtime *rt, void *whole) {
+static sl_status read_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt, void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
   void *part = place->shard ? sli_calloc(1, bytes) : whole;
   sl_status status = sl_runtime_read(rt, place->reg, slot, place->offset, bytes, part);
-  if (!status) sli_rest_ungroup(rest, &place->type, part);
+  if (!status) sli_storage_ungroup(storage, &place->type, part);
   if (place->shard && !status) sl_shard_put(place->shard, part, whole);
   if (place->shard) free(part);
   return status;
 }
 
-static sl_status write_place(sl_rest rest, const sl_param_place *place, sl_runtime *rt, const void *whole) {
+static sl_status write_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt, const void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
-  if (!place->shard && !sli_rest_blocks(rest)) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
+  if (!place->shard && !sli_storage_blocks(storage)) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
   void *part = sli_calloc(1, bytes);
   if (place->shard) sl_shard_take(place->shard, whole, part);
   else memcpy(part, whole, bytes);
-  sli_rest_group(rest, &place->type, part);
+  sli_storage_group(storage, &place->type, part);
   sl_status status = sl_runtime_write(rt, place->reg, slot, place->offset, bytes, part);
   free(part);
   return status;
@@ -90,18 +90,18 @@ bool sl_param_here(const sl_lowered *l, sl_runtime *rt, int index) {
 float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   const sl_param_info *p = param_at(l, index);
   float *data = NULL;
-  for (int i = 0; i < p->nplaces && !data && !p->rest; i++)
+  for (int i = 0; i < p->nplaces && !data && !p->storage; i++)
     if (!p->places[i].shard) data = place_data(l, rt, &p->places[i]);
   return data;
 }
 
 /* Collects the stored values from the places of this process. */
 static sl_status get_lying(const sl_param_info *p, sl_runtime *rt, void *whole, bool *all) {
-  sl_type lies = sli_rest_type(p->rest, &p->type);
+  sl_type lies = sli_storage_type(p->storage, &p->type);
   int64_t found = 0;
   for (int i = 0; i < p->nplaces; i++) {
     if (!is_here(&p->places[i], rt) || is_known(p, rt, i)) continue;
-    sl_status status = read_place(p->rest, &p->places[i], rt, whole);
+    sl_status status = read_place(p->storage, &p->places[i], rt, whole);
     if (status) return status;
     found += sl_type_elements(&p->places[i].type);
   }
@@ -111,11 +111,11 @@ static sl_status get_lying(const sl_param_info *p, sl_runtime *rt, void *whole, 
 
 sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
   const sl_param_info *p = param_at(l, index);
-  if (!p->rest) return get_lying(p, rt, whole, all);
-  sl_type at_rest = sli_rest_type(p->rest, &p->type);
-  void *lies = sli_calloc(1, sl_type_bytes(&at_rest));
+  if (!p->storage) return get_lying(p, rt, whole, all);
+  sl_type stored = sli_storage_type(p->storage, &p->type);
+  void *lies = sli_calloc(1, sl_type_bytes(&stored));
   sl_status status = get_lying(p, rt, lies, all);
-  if (!status && *all) sli_rest_unpack(p->rest, &p->type, lies, whole);
+  if (!status && *all) sli_storage_unpack(p->storage, &p->type, lies, whole);
   free(lies);
   return status;
 }
@@ -124,18 +124,18 @@ sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, co
   const sl_param_info *p = param_at(l, index);
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
-    if (is_here(&p->places[i], rt)) status = write_place(p->rest, &p->places[i], rt, lies);
+    if (is_here(&p->places[i], rt)) status = write_place(p->storage, &p->places[i], rt, lies);
   return status;
 }
 
-static sl_status set_at_rest(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
+static sl_status set_stored(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
-  if (sli_rest_blocks(p->rest))
+  if (sli_storage_blocks(p->storage))
     return sl_fail(SL_E_UNSUPPORTED, "parameter %s lies in quantized blocks, which only a file of such can give",
                    p->name);
-  sl_type at_rest = sli_rest_type(p->rest, &p->type);
-  void *lies = sli_calloc(1, sl_type_bytes(&at_rest));
-  sli_rest_pack(p->rest, &p->type, whole, lies);
+  sl_type stored = sli_storage_type(p->storage, &p->type);
+  void *lies = sli_calloc(1, sl_type_bytes(&stored));
+  sli_storage_pack(p->storage, &p->type, whole, lies);
   sl_status status = sli_param_set_lying(l, rt, index, lies);
   free(lies);
   return status;
@@ -143,11 +143,11 @@ static sl_status set_at_rest(const sl_lowered *l, sl_runtime *rt, int index, con
 
 sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
-  if (p->rest) return set_at_rest(l, rt, index, whole);
+  if (p->storage) return set_stored(l, rt, index, whole);
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
     if (is_here(&p->places[i], rt) && place_data(l, rt, &p->places[i]) != whole)
-      status = write_place(p->rest, &p->places[i], rt, whole);
+      status = write_place(p->storage, &p->places[i], rt, whole);
   return status;
 }
 

@@ -67,7 +67,7 @@ char *sli_part_format(const char *name, const sl_shard *shard) {
   return text;
 }
 
-static bool take(const char **at, const char *word) {
+static bool parts_take(const char **at, const char *word) {
   size_t n = strlen(word);
   if (strncmp(*at, word, n)) return false;
   *at += n;
@@ -86,41 +86,41 @@ static bool take_number(const char **at, int64_t *out) {
 static bool take_ranges(const char **at, sl_part *part) {
   do {
     int64_t begin, end;
-    if (part->nranges == SL_PART_RANGES || !take_number(at, &begin) || !take(at, ":") ||
+    if (part->nranges == SL_PART_RANGES || !take_number(at, &begin) || !parts_take(at, ":") ||
         !take_number(at, &end) || end < begin)
       return false;
     part->begin[part->nranges] = begin;
     part->count[part->nranges++] = end - begin;
-  } while (take(at, "+"));
+  } while (parts_take(at, "+"));
   return true;
 }
 
 /* Parses one slice; `of` is the type that it is a slice of. */
 static bool take_part(const char **at, const sl_type *of, sl_part *out) {
   *out = (sl_part){.axis = SL_PART_ALL};
-  if (take(at, "[flat ")) {
+  if (parts_take(at, "[flat ")) {
     out->axis = SL_PART_FLAT;
     if (!take_ranges(at, out)) return false;
   } else {
-    bool good = take(at, "[");
+    bool good = parts_take(at, "[");
     for (int d = 0; d < of->ndim && good; d++) {
-      if (d) good = take(at, ",");
-      if (!good || take(at, ":")) continue;
+      if (d) good = parts_take(at, ",");
+      if (!good || parts_take(at, ":")) continue;
       good = out->axis == SL_PART_ALL && take_ranges(at, out);
       out->axis = d;
     }
     if (!good || out->axis == SL_PART_ALL) return false;
   }
-  return take(at, "]") && !sli_part_check(of, out);
+  return parts_take(at, "]") && !sli_part_check(of, out);
 }
 
 bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out) {
-  bool good = take(&text, "[");
+  bool good = parts_take(&text, "[");
   for (int d = 0; d < whole->ndim && good; d++) {
     int64_t dim;
-    good = (!d || take(&text, ",")) && take_number(&text, &dim) && dim == whole->dim[d];
+    good = (!d || parts_take(&text, ",")) && take_number(&text, &dim) && dim == whole->dim[d];
   }
-  good = good && take(&text, "]") && *text;
+  good = good && parts_take(&text, "]") && *text;
   *out = (sl_shard){*whole, SL_ALL_PARTS};
   sl_type type = *whole;
   for (int p = 0; p < SL_SHARD_PARTS && good && *text; p++) {

@@ -132,7 +132,7 @@ static const sli_stored_tensor *find_as(const sli_safetensors *file, const char 
 
 /* Finds a tensor; adapters of the bare network, without its head, leave out the first part of
  * the names. */
-static const sli_stored_tensor *find(const sli_safetensors *file, const char *name) {
+static const sli_stored_tensor *peft_find(const sli_safetensors *file, const char *name) {
   const sli_stored_tensor *t = find_as(file, name);
   const char *dot = strchr(name, '.');
   return t || !dot ? t : find_as(file, dot + 1);
@@ -146,10 +146,10 @@ typedef struct loading {
   bool *used; /* [tensors of the file] */
 } loading;
 
-static sl_status load(const loading *l, int index) {
+static sl_status peft_load(const loading *l, int index) {
   const sl_param_info *params;
   sl_lowered_params(l->lowered, &params);
-  const sli_stored_tensor *t = find(l->file, params[index].name);
+  const sli_stored_tensor *t = peft_find(l->file, params[index].name);
   if (!t) return SL_OK; /* the folder lacks this adapter, which is new */
   l->used[t - sli_safetensors_at(l->file, 0)] = true;
   sl_status status = sli_stored_check(l->dir, params[index].name, &params[index].type, t);
@@ -178,7 +178,7 @@ sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime
   bool *used = sli_calloc((size_t)sli_safetensors_count(file) + 1, sizeof *used);
   const loading l = {dir, file, lowered, rt, used};
   for (int i = 0; i < n && !status; i++)
-    if (sli_is_adapter(&params[i])) status = load(&l, i);
+    if (sli_is_adapter(&params[i])) status = peft_load(&l, i);
   if (!status) status = check_used(&l);
   free(used);
   sli_safetensors_close(file);

@@ -32,7 +32,7 @@ static const sli_key harmless[] = {
     {"lora_ga_config", {0}}, {"qalora_group_size", {0}}, {"runtime_config", {0}}, {"ensure_weight_tying", {0}},
     {"lora_dtype", {0}}, {"lorap_lr_ratio", {0}}, {"lorap_emb_lr", {0}}, {"unsloth_*", {0}}, {0}};
 
-static sl_status check(const sli_peft_config *c) {
+static sl_status peft_config_check(const sli_peft_config *c) {
   const cJSON *type = member(c->root, "peft_type");
   if (!cJSON_IsString(type)) return sl_fail(SL_E_INPUT, "%s: peft_type is not LORA", c->path);
   return sli_keys_check(c->path, c->root, (const sli_key *const[]){decisive, harmless, NULL});
@@ -45,7 +45,7 @@ sl_status sli_peft_config_read(const char *dir, sli_peft_config *out) {
   out->root = doc.root;
   free(doc.name);
   if (status) return status;
-  return cJSON_IsObject(out->root) ? check(out) : sl_fail(SL_E_INPUT, "%s: it is no JSON object", out->path);
+  return cJSON_IsObject(out->root) ? peft_config_check(out) : sl_fail(SL_E_INPUT, "%s: it is no JSON object", out->path);
 }
 
 void sli_peft_config_fini(sli_peft_config *c) {

@@ -11,7 +11,7 @@ struct sli_shards;
 
 /* Returns the storage format (rest) of a parameter in weight files, limited to formats that it
  * may be stored in; f32 if the files lack it. */
-sl_rest sli_weights_rest(const struct sli_shards *from, const char *param);
+sl_storage sli_weights_storage(const struct sli_shards *from, const char *param);
 
 /* Checks that all processes of a job see one folder. Each writes a small file, process 0 looks
  * for all of them, and they are removed. All processes call it after sl_job_join. `what` is the

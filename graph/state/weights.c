@@ -13,7 +13,7 @@
 #include "comm/job/job.h"
 #include "io/shards/shards.h"
 #include "ops/layout.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
 #include "graph/state/state.h"
@@ -21,7 +21,7 @@
 
 /* Finds the stored tensor of a parameter, and its file. Files of the bare network, without its
  * head, leave out the first part of the names: "wte.weight" for "transformer.wte.weight". */
-static const sli_stored_tensor *find(const sli_shards *from, const char *name, int *file) {
+static const sli_stored_tensor *weights_find(const sli_shards *from, const char *name, int *file) {
   const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
   return t || !dot ? t : sli_shards_find(from, dot + 1, file);
@@ -163,7 +163,7 @@ typedef struct loading {
  * another process does. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
   int file;
-  const sli_stored_tensor *t = find(l->from, name, &file), *first = t;
+  const sli_stored_tensor *t = weights_find(l->from, name, &file), *first = t;
   sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
   if (status) return status;
   sli_shards_tensors(l->from, file, &first);
@@ -173,7 +173,7 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
 
 /* True for an adapter that the file's weights lack. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
-  return sli_is_adapter(p) && !find(l->from, p->name, &(int){0});
+  return sli_is_adapter(p) && !weights_find(l->from, p->name, &(int){0});
 }
 
 /* Loads quantized blocks, which stay in the file's format. */
@@ -181,23 +181,23 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
   sl_status status = load_member(l, p->name, &p->type, NULL);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
-  const sli_stored_tensor *t = find(l->from, p->name, &file);
-  if (sli_rest_named(t->dtype) != p->rest)
+  const sli_stored_tensor *t = weights_find(l->from, p->name, &file);
+  if (sli_storage_named(t->dtype) != p->storage)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made", l->path, t->name,
                    t->dtype);
-  sl_type at_rest = sli_rest_type(p->rest, &p->type);
-  void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&at_rest));
+  sl_type stored = sli_storage_type(p->storage, &p->type);
+  void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&stored));
   status = sli_shards_blocks(l->from, file, t, blocks);
-  if (!status) sli_rest_take(p->rest, t->dtype, &p->type, blocks, lies);
+  if (!status) sli_storage_take(p->storage, t->dtype, &p->type, blocks, lies);
   if (!status) status = sli_param_set_lying(l->lowered, l->rt, index, lies);
   free(blocks);
   free(lies);
   return status;
 }
 
-sl_rest sli_weights_rest(const sli_shards *from, const char *param) {
-  const sli_stored_tensor *t = find(from, param, &(int){0});
-  return t ? sli_rest_named(t->dtype) : SL_REST_F32;
+sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
+  const sli_stored_tensor *t = weights_find(from, param, &(int){0});
+  return t ? sli_storage_named(t->dtype) : SL_STORAGE_F32;
 }
 
 static sl_status load_param(loading *l, int index) {
@@ -205,7 +205,7 @@ static sl_status load_param(loading *l, int index) {
   sl_lowered_params(l->lowered, &p);
   p += index;
   if (is_left_out(l, p)) return SL_OK;
-  if (sli_rest_blocks(p->rest)) return load_blocks(l, index, p);
+  if (sli_storage_blocks(p->storage)) return load_blocks(l, index, p);
   bool here = sl_param_here(l->lowered, l->rt, index);
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
   if (here && !values) values = scratch_take(&l->room, &p->type);

@@ -17,7 +17,7 @@ typedef struct sli_saved {
 sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
-/* Sets a stored-format parameter (sl_param_info.rest) from bytes in that format. */
+/* Sets a stored-format parameter (sl_param_info.storage) from bytes in that format. */
 sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index, const void *lies);
 
 #endif

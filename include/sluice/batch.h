@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sluice/renamed.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -59,7 +61,7 @@ static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence)
 
 /* Storage format of a weight in a served graph: f32, bf16, or blocks of 32 small integers with a
  * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. */
-typedef enum sl_rest { SL_REST_F32, SL_REST_BF16, SL_REST_Q8_0, SL_REST_Q4_1 } sl_rest;
+typedef enum sl_storage { SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0, SL_STORAGE_Q4_1 } sl_storage;
 
 /* Result of one pick. */
 enum { SL_BATCH_TOP = 20 };

@@ -34,7 +34,7 @@ extern const sl_op sl_op_combine, sl_op_combine_b;
 extern const sl_op sl_op_expert_limit;
 
 /* Dispatch of rows to the devices of their experts, and their return; --expert-parallel puts these
- * ops around those above. ids i32 [..., k] are counted place by place; attrs.user = sl_route. An
+ * ops around those above. ids i32 [..., k] are counted place by place; attrs.user = sl_dispatch. An
  * output has one valid row for each id that it concerns (sl_op.fills).
  * dispatch(x [..., N] or [..., k, N], ids) -> rows of the ids for experts first .. first + count.
  * collect(p0, p1, ...) -> their rows, concatenated.
@@ -43,13 +43,16 @@ extern const sl_op sl_op_expert_limit;
  * restore(ids, p0, p1, ...) -> [..., k, N]: for each id the next row of the part that has its
  * expert; the parts divide `count` experts among them. Or [..., N]: a token's rows summed in the
  * order of its ids. */
-typedef struct sl_route {
+typedef struct sl_dispatch {
   sl_type type;          /* type of the output; its dims are the room for rows */
   int64_t first, count;  /* experts */
   int64_t begin, end;    /* places of ids, counted over all tokens */
   int64_t expected;      /* rows if all experts have equally many: for devices without values */
   int rank;              /* rank of the destination device, for messages */
-} sl_route;
+} sl_dispatch;
+#ifndef SLUICE_NO_OLD_NAMES
+typedef sl_dispatch sl_route;
+#endif
 extern const sl_op sl_op_dispatch, sl_op_collect, sl_op_own_ids, sl_op_give_back, sl_op_restore;
 
 #ifdef __cplusplus

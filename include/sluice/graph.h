@@ -19,6 +19,7 @@
 #include <sluice/op.h>
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
+#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,8 +69,8 @@ typedef struct sl_serving {
   int64_t context;   /* positions of a sequence; sl_tokens fills it in from the model */
   int64_t pages;     /* pages of the KV cache in every stage; read by sl_lower */
   sl_dtype kv;       /* type of the KV cache in memory: SL_F32 or SL_BF16 */
-  sl_rest (*rest)(void *ctx, const char *param); /* storage format (rest) of a weight, if all its
-                                                    consumers can read it; NULL: all f32 */
+  /* Storage format of a weight, if all its consumers can read it; NULL: all f32. */
+  SL_RENAMED(sl_storage (*storage)(void *ctx, const char *param), sl_storage (*rest)(void *ctx, const char *param))
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
   uint64_t (*await)(void *ctx, const sl_tick *tick); /* see sl_source.await; for devices that
                                                         hold no values */

@@ -8,6 +8,7 @@
 #include <sluice/graph.h>
 #include <sluice/hardware.h>
 #include <sluice/plan.h>
+#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus
@@ -376,7 +377,8 @@ typedef struct sl_param_place {
 typedef struct sl_param_info {
   const char *name;
   sl_type type;          /* type of the whole, in its values */
-  sl_rest rest;          /* storage format at its places, whose types describe the stored data */
+  /* Storage format at its places, whose types describe the stored data. */
+  SL_RENAMED(sl_storage storage, sl_storage rest)
   sl_init init;
   const sl_adapter *adapter; /* adapter on it, or, by its name, the adapter it is part of; NULL:
                                 neither */

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sluice/renamed.h>
 #include <sluice/status.h>
 
 #ifdef __cplusplus
@@ -228,7 +229,7 @@ typedef struct sl_call {
   int32_t *out_rows;        /* [nout] see sl_call_fill; NULL: valid lengths are not wanted */
 } sl_call;
 
-/* Returns the valid length (extent) of input i: an array may have room for more rows than are
+/* Returns the valid length of input i: an array may have room for more rows than are
  * valid, and only the first ones hold data. `all`: rows of a full array. For ops with
  * sl_op.looks. */
 static inline int64_t sl_call_rows(const sl_call *call, int i, int64_t all) {
@@ -335,10 +336,10 @@ typedef enum sl_pieces {
  * has a part along one dim. OneFlow's SBP: Yuan et al., arXiv 2110.15032. ROUTED: each device has
  * the rows that an array of ids dispatches to it. The rows are counted by dims 0 to `dim` in the
  * whole, and by dim 1 on a device, where their number depends on the data (sl_op.fills). */
-typedef enum sl_sbp_kind { SL_BROADCAST, SL_PARTIAL, SL_SPLIT, SL_ROUTED } sl_sbp_kind;
+typedef enum sl_sbp_kind { SL_BROADCAST, SL_PARTIAL, SL_SPLIT, SL_DISPATCHED } sl_sbp_kind;
 typedef struct sl_sbp {
   sl_sbp_kind kind;
-  int dim; /* SL_SPLIT: the split dim; SL_ROUTED: the last dim of rows; else 0 */
+  int dim; /* SL_SPLIT: the split dim; SL_DISPATCHED: the last dim of rows; else 0 */
 } sl_sbp;
 
 /* One way for R devices to share a call: each runs it on its part of the inputs and gets its part
@@ -361,8 +362,8 @@ typedef struct sl_signature {
   const struct sl_op *local, *joined;
 } sl_signature;
 
-/* Number of outputs that sl_op.over covers: the first ones. */
-enum { SL_OVERS = 2 };
+/* Number of outputs that sl_op.in_place covers: the first ones. */
+enum { SL_IN_PLACE_OUTPUTS = 2 };
 
 /* A kernel: how one kind of device runs an op. Backends have tables of kernels for the shipped ops;
  * a user's op supplies its own. */
@@ -426,15 +427,15 @@ typedef struct sl_op {
    * across microbatches and steps. Checkpoints do not contain it. Other updated outputs last for a
    * microbatch. */
   uint32_t lasts;
-  /* Aliasing. Bit i of over[o]: output o may be computed in place of input i, if they have one
+  /* Aliasing. Bit i of in_place[o]: output o may be computed in place of input i, if they have one
    * dtype and size. Nothing of that input is read once its place has been written, whichever thread
    * does so, whatever else aliases as the op allows. */
-  uint32_t over[SL_OVERS];
+  SL_RENAMED(uint32_t in_place[SL_IN_PLACE_OUTPUTS], uint32_t over[SL_IN_PLACE_OUTPUTS])
   sl_pieces pieces;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
   /* bit i: output i belongs to its device's share of the call and is read where it lies */
   uint32_t own;
-  /* Valid lengths (extents): only the first rows of an array hold data. Bit o of `fills`: a call
+  /* Valid lengths: only the first rows of an array hold data. Bit o of `fills`: a call
    * reports the rows of output o that it has filled (sl_call_fill). Room for rows is the first dim,
    * or, with `second`, the second dim, the first being 1. Bit i of `looks`: the op reads the valid
    * length of input i (sl_call_rows). Bit o of `follows`: output o has the valid length of the
@@ -478,7 +479,7 @@ typedef struct sl_op {
    * pass. The updated outputs, as all calls have left them, are inputs after the others and absent
    * as outputs; its `unread` inputs are absent too. It computes the other outputs, bit for bit.
    * NULL: an op that updates anything is not recomputed. */
-  const struct sl_op *again;
+  SL_RENAMED(const struct sl_op *rematerialized, const struct sl_op *again)
   /* Op that replaces this one in a served graph, where positions belong to any sequences. Its
    * inputs are those this op may have, then the batch (batch.h); it has the same first outputs,
    * more after them. NULL: the op itself, if it promises rows or elements. */

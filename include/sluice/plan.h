@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include <sluice/program.h>
+#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -137,16 +138,16 @@ typedef struct sl_register {
    * of either register has read something that depends on every read of the other, so neither needs
    * to wait. One slot each. An actor may read that register and write this one in one firing: its
    * program then uses places in the slot it reads. */
-  int32_t over;
+  SL_RENAMED(int32_t aliases, int32_t over)
   double activation;      /* fraction of a microbatch's activations in one slot */
   bool aside;             /* belongs to no pass: a loss, a norm, the clip factor */
   /* Room of a slot in rows: equal parts of its payload, one after another. Only the first ones are
-   * valid (its valid length, extent). The producer sets the number, from 0 on, and only valid rows
+   * valid (its valid length). The producer sets the number, from 0 on, and only valid rows
    * are moved. 0: slots are always full. On queues that touch no data the valid length of key k is
-   * extents[k % nextents]; without a table slots are full. */
+   * lengths[k % nlengths]; without a table slots are full. */
   int32_t rows;
-  int32_t nextents;
-  const int32_t *extents;
+  SL_RENAMED(int32_t nlengths, int32_t nextents)
+  SL_RENAMED(const int32_t *lengths, const int32_t *extents)
   /* Derived by sl_plan_finish: */
   int32_t producer;       /* actor, or SL_NONE */
   int32_t nconsumers;     /* number of input ports that read it */

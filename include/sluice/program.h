@@ -9,6 +9,7 @@
 #define SLUICE_PROGRAM_H
 
 #include <sluice/op.h>
+#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,8 +38,9 @@ typedef struct sl_program_call {
   uint32_t accumulate;      /* bit o: output o always adds to its old contents */
   uint32_t accumulate_span; /* bit o: output o adds, except in the first firing that writes its
                                slot */
-  /* The program's extent number of each argument; SL_NONE: always full. NULL: all arguments are. */
-  const int16_t *in_extent, *out_extent;
+  /* The program's number of each argument's valid length; SL_NONE: always full. NULL: all arguments are. */
+  SL_RENAMED(const int16_t *in_length, const int16_t *in_extent)
+  SL_RENAMED(const int16_t *out_length, const int16_t *out_extent)
   void *state;              /* made by the kernel's prepare(); owned by the program */
   sl_call_time *time;       /* NULL: not measured */
 } sl_program_call;
@@ -56,17 +58,18 @@ typedef struct sl_program {
   int nbases; /* number of bases; the last one is the workspace */
   int nvariants;           /* variants: the same calls with other shapes; 0: 1 */
   const sl_program_piece *pieces; /* pieces by tick.piece; NULL: sequences are not cut */
-  /* Valid lengths (extents). Slots and arguments with the same rows share one number, known while a
-   * firing runs. extent_rows: rows each has room for. base_extent: extent of each base's slot, or
-   * SL_NONE. The first `nread` bases supply their valid lengths; calls set those of the others. */
-  int nextents, nread;
-  const int32_t *extent_rows; /* [nextents] */
-  const int16_t *base_extent; /* [nbases] */
-  /* Shape buckets (rungs). A firing runs the first variant v whose rungs[v] is not below the valid
-   * length of base `rung_base`; its calls have room for rungs[v] rows. NULL: the piece selects the
+  /* Valid lengths. Slots and arguments with the same rows share one number, known while a
+   * firing runs. length_rows: rows each has room for. base_length: number of each base's
+   * length, or SL_NONE. The first `nread` bases supply their valid lengths; calls set those of the others. */
+  SL_RENAMED(int nlengths, int nextents)
+  int nread;
+  SL_RENAMED(const int32_t *length_rows, const int32_t *extent_rows) /* [nlengths] */
+  SL_RENAMED(const int16_t *base_length, const int16_t *base_extent) /* [nbases] */
+  /* Shape buckets. A firing runs the first variant v whose buckets[v] is not below the valid
+   * length of base `bucket_base`; its calls have room for buckets[v] rows. NULL: the piece selects the
    * variant, or there is only one. */
-  const int32_t *rungs;             /* [nvariants] */
-  int rung_base;
+  SL_RENAMED(const int32_t *buckets, const int32_t *rungs) /* [nvariants] */
+  SL_RENAMED(int bucket_base, int rung_base)
   int32_t device;          /* device of the plan, whose calls share kept state (sl_op.keeps); set
                               by sl_plan_finish */
   void *state; /* state of the queue kind that prepared it; NULL: none */
@@ -77,7 +80,7 @@ typedef struct sl_move {
   int32_t reg, slot;
   int64_t key;
   size_t bytes;         /* valid bytes */
-  int32_t extent;       /* valid rows if the slot has rows; else 0 */
+  SL_RENAMED(int32_t valid_rows, int32_t extent) /* valid rows if the slot has rows; else 0 */
   int32_t to;           /* base of that slot, if both ends are in one process */
 } sl_move;
 
@@ -93,7 +96,7 @@ typedef struct sl_firing {
   /* [nbases] pointers to each slot's valid length, NULL if always full; the last records how many
    * rows the firing filled. Those of inputs are read only. Valid until the firing is complete.
    * NULL: no slot has rows. */
-  int32_t *const *extents;
+  SL_RENAMED(int32_t *const *lengths, int32_t *const *extents)
 } sl_firing;
 
 /* Parameters for creating memory. */

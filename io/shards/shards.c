@@ -22,7 +22,7 @@ struct sli_shards {
   size_t count, capacity;
 };
 
-static sl_status add(sli_shards *s, const char *path) {
+static sl_status shards_add(sli_shards *s, const char *path) {
   SLI_GROW(s->items, s->count, s->capacity);
   shard *item = &s->items[s->count];
   sl_status status = sli_gguf_is(path) ? sli_gguf_open(path, &item->gguf)
@@ -53,7 +53,7 @@ static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *do
                    item->string, name);
   char *path = sli_format("%s/%s", folder, name);
   int at = find_path(s, path);
-  status = at < 0 ? add(s, path) : SL_OK;
+  status = at < 0 ? shards_add(s, path) : SL_OK;
   if (!status && at < 0) at = (int)s->count - 1;
   if (!status && !find_in(&s->items[at], item->string))
     status = sl_fail(SL_E_INPUT, "%s says that tensor %s is in %s, which has none of that name", index,
@@ -78,7 +78,7 @@ static sl_status add_folder(sli_shards *s, const char *folder) {
   char *whole = sli_format("%s/model.safetensors", folder);
   char *index = sli_format("%s.index.json", whole);
   sl_status status;
-  if (!access(whole, F_OK)) status = add(s, whole);
+  if (!access(whole, F_OK)) status = shards_add(s, whole);
   else if (!access(index, F_OK)) status = add_indexed(s, folder, index);
   else
     status = sl_fail(SL_E_INPUT, "%s has neither model.safetensors nor model.safetensors.index.json",
@@ -94,7 +94,7 @@ sl_status sli_shards_open(const char *path, sli_shards **out) {
   sli_shards *s = sli_calloc(1, sizeof *s);
   struct stat info;
   bool folder = !stat(path, &info) && S_ISDIR(info.st_mode);
-  sl_status status = folder ? add_folder(s, path) : add(s, path);
+  sl_status status = folder ? add_folder(s, path) : shards_add(s, path);
   if (status) sli_shards_close(s);
   else *out = s;
   return status;

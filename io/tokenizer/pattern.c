@@ -47,22 +47,22 @@ __attribute__((format(printf, 2, 3))) static void refuse(reader *r, const char *
   r->at += strlen(r->at);
 }
 
-static void add(text_row *out, const char *text) { sli_text_add(out, text, strlen(text)); }
+static void pattern_add(text_row *out, const char *text) { sli_text_add(out, text, strlen(text)); }
 
 static void add_number(text_row *out, int32_t character) {
   char text[16];
   snprintf(text, sizeof text, "\\x{%x}", (unsigned)character);
-  add(out, text);
+  pattern_add(out, text);
 }
 
 static void insert(text_row *out, size_t at, const char *text) {
   size_t n = strlen(text), behind = out->count - at;
-  add(out, text);
+  pattern_add(out, text);
   memmove(out->items + at + n, out->items + at, behind);
   memcpy(out->items + at, text, n);
 }
 
-static bool take(reader *r, const char *text) {
+static bool pattern_take(reader *r, const char *text) {
   size_t n = strlen(text);
   if (strncmp(r->at, text, n)) return false;
   r->at += n;
@@ -101,13 +101,13 @@ static int32_t checked(reader *r, long value) {
 
 /* Reads \xHH or \x{H...}; \xHH from 80 on would be a byte and is rejected. */
 static int32_t hex_escape(reader *r) {
-  if (!take(r, "{")) {
+  if (!pattern_take(r, "{")) {
     long value = digits(r, 16, 1, 2);
     if (value > 0x7f) return refuse(r, "\\x of a byte is not supported, \\x{...} and \\u are"), NO_CHARACTER;
     return checked(r, value);
   }
   long value = digits(r, 16, 1, 8);
-  if (!take(r, "}")) value = -1;
+  if (!pattern_take(r, "}")) value = -1;
   return checked(r, value);
 }
 
@@ -118,9 +118,9 @@ static int32_t escaped_character(reader *r) {
   char c = *r->at;
   const char *name = c ? strchr(names, c) : NULL;
   if (name) return r->at++, values[name - names];
-  if (take(r, "x")) return hex_escape(r);
-  if (take(r, "u")) return checked(r, digits(r, 16, 4, 4));
-  if (take(r, "0")) return checked(r, digits(r, 8, 0, 2));
+  if (pattern_take(r, "x")) return hex_escape(r);
+  if (pattern_take(r, "u")) return checked(r, digits(r, 16, 4, 4));
+  if (pattern_take(r, "0")) return checked(r, digits(r, 8, 0, 2));
   if (isalnum((unsigned char)c) || !c) return NO_CHARACTER;
   return next_character(r);
 }
@@ -173,11 +173,11 @@ static void check_property(reader *r, const property *p) {
 /* Writes one character in the class, or not in it. */
 static void add_property(text_row *out, const property *p, bool negated) {
   const char *parts[6] = {negated ? "[^" : "[", p->has, "]"};
-  if (p->lacks) add(out, negated ? "(?:" : "(?:(?![");
-  if (p->lacks && !negated) add(out, p->lacks), add(out, "])");
-  for (int i = 0; i < 3; i++) add(out, parts[i]);
-  if (p->lacks && negated) add(out, "|["), add(out, p->lacks), add(out, "]");
-  if (p->lacks) add(out, ")");
+  if (p->lacks) pattern_add(out, negated ? "(?:" : "(?:(?![");
+  if (p->lacks && !negated) pattern_add(out, p->lacks), pattern_add(out, "])");
+  for (int i = 0; i < 3; i++) pattern_add(out, parts[i]);
+  if (p->lacks && negated) pattern_add(out, "|["), pattern_add(out, p->lacks), pattern_add(out, "]");
+  if (p->lacks) pattern_add(out, ")");
 }
 
 /* Reads a name up to `end`, without characters that do not count; false: too long, or
@@ -199,8 +199,8 @@ static bool read_name(reader *r, const char *end, char out[40]) {
 static const property *named_property(reader *r, bool *negated) {
   char name[40];
   const char *begin = r->at;
-  if (!take(r, "{")) return refuse(r, "\\p without braces is not supported"), NULL;
-  if (take(r, "^")) *negated = !*negated;
+  if (!pattern_take(r, "{")) return refuse(r, "\\p without braces is not supported"), NULL;
+  if (pattern_take(r, "^")) *negated = !*negated;
   const property *p = read_name(r, "}", name) ? property_of(name) : NULL;
   if (!p) refuse(r, "property %.*s is not known", (int)SLI_MIN(strcspn(begin, "}") + 1, (size_t)40), begin);
   return p;
@@ -230,18 +230,18 @@ static void add_class(reader *r, side *s, const property *p, bool negated) {
   check_property(r, p);
   if (r->status) return;
   if (!negated && !p->lacks) {
-    add(&s->members, p->has);
+    pattern_add(&s->members, p->has);
     return;
   }
-  add(&s->others, "|");
+  pattern_add(&s->others, "|");
   add_property(&s->others, p, negated);
 }
 
 /* Reads [:alpha:]. */
 static bool posix(reader *r, side *s) {
   char name[40];
-  if (!take(r, "[:")) return false;
-  bool negated = take(r, "^");
+  if (!pattern_take(r, "[:")) return false;
+  bool negated = pattern_take(r, "^");
   const char *begin = r->at;
   const property *p = read_name(r, ":]", name) ? property_of(name) : NULL;
   if (!p) refuse(r, "[:%.*s is not known", (int)SLI_MIN(strcspn(begin, "]"), (size_t)30), begin);
@@ -256,7 +256,7 @@ static int32_t member(reader *r, side *s) {
   bool negated = false;
   const property *p = escaped_property(r, true, &negated);
   if (p) return add_class(r, s, p, negated), NO_CHARACTER;
-  if (take(r, "b")) return '\b';
+  if (pattern_take(r, "b")) return '\b';
   int32_t c = r->status ? NO_CHARACTER : escaped_character(r);
   if (c == NO_CHARACTER) refuse(r, "\\%.1s in a class is not supported", r->at);
   return c;
@@ -279,7 +279,7 @@ static void characters(reader *r, side *s, bool first) {
   if (r->flags.caseless && to > 0x7f && !(from == to && folds_alone(to)))
     return refuse(r, "U+%04X in a class where case does not matter is not supported", (unsigned)to);
   add_number(&s->members, from);
-  if (to > from) add(&s->members, "-"), add_number(&s->members, to);
+  if (to > from) pattern_add(&s->members, "-"), add_number(&s->members, to);
 }
 
 /* Writes one operand as a match of one character, and empties it. */
@@ -287,9 +287,9 @@ static void end_side(reader *r, side *s, text_row *out) {
   sli_text_add(&s->members, "", 1);
   sli_text_add(&s->others, "", 1);
   bool members = *s->members.items, others = *s->others.items;
-  if (others) add(out, "(?:");
-  if (members) add(out, "["), add(out, s->members.items), add(out, "]");
-  if (others) add(out, s->others.items + !members), add(out, ")");
+  if (others) pattern_add(out, "(?:");
+  if (members) pattern_add(out, "["), pattern_add(out, s->members.items), pattern_add(out, "]");
+  if (others) pattern_add(out, s->others.items + !members), pattern_add(out, ")");
   if (!members && !others) refuse(r, "&& of nothing");
   free(s->members.items);
   free(s->others.items);
@@ -302,19 +302,19 @@ static void sides(reader *r, text_row *out) {
   text_row last = {0};
   bool several = false, first = true;
   while (*r->at && *r->at != ']') {
-    if (take(r, "&&")) {
+    if (pattern_take(r, "&&")) {
       several = true, first = true;
-      add(out, "(?=");
+      pattern_add(out, "(?=");
       end_side(r, &s, out);
-      add(out, ")");
+      pattern_add(out, ")");
       continue;
     }
     if (*r->at != '[') characters(r, &s, first);
     else if (r->flags.caseless) refuse(r, "a class in a class where case does not matter is not supported");
-    else if (!posix(r, &s)) r->at++, add(&s.others, "|"), class(r, &s.others);
+    else if (!posix(r, &s)) r->at++, pattern_add(&s.others, "|"), class(r, &s.others);
     first = false;
   }
-  if (!take(r, "]")) refuse(r, "a class does not end");
+  if (!pattern_take(r, "]")) refuse(r, "a class does not end");
   end_side(r, &s, &last);
   sli_text_add(out, last.items, last.count);
   free(last.items);
@@ -323,14 +323,14 @@ static void sides(reader *r, text_row *out) {
 
 /* Reads a class, behind its opening bracket. */
 static void class(reader *r, text_row *out) {
-  bool negated = take(r, "^"), outer = r->negated;
+  bool negated = pattern_take(r, "^"), outer = r->negated;
   if (negated && outer) refuse(r, "a negated class within a negated one");
   r->negated |= negated;
   if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups lie too deep in each other");
   if (*r->at == ']') refuse(r, "a class that is empty or begins with ]");
-  add(out, negated ? "(?:(?!" : "(?:");
+  pattern_add(out, negated ? "(?:(?!" : "(?:");
   sides(r, out);
-  add(out, negated ? ")(?s:.))" : ")");
+  pattern_add(out, negated ? ")(?s:.))" : ")");
   r->negated = outer;
   r->depth--;
 }
@@ -348,7 +348,7 @@ static void edge(reader *r, bool inside) {
   const char *word = property_of("\\w")->has;
   const char *const parts[] = {"(?:(?<=[", word, inside ? "])(?=[" : "])(?![", word, "])|(?<![", word,
                                inside ? "])(?![" : "])(?=[", word, "]))"};
-  for (size_t i = 0; i < SLI_COUNT(parts); i++) add(&r->out, parts[i]);
+  for (size_t i = 0; i < SLI_COUNT(parts); i++) pattern_add(&r->out, parts[i]);
 }
 
 static item escape(reader *r) {
@@ -361,9 +361,9 @@ static item escape(reader *r) {
   }
   if (r->status) return NOTHING;
   for (size_t i = 0; i < SLI_COUNT(escapes); i++)
-    if (take(r, escapes[i].name)) return add(&r->out, escapes[i].text), escapes[i].kind;
-  if (take(r, "b")) return edge(r, false), PLACE;
-  if (take(r, "B")) return edge(r, true), PLACE;
+    if (pattern_take(r, escapes[i].name)) return pattern_add(&r->out, escapes[i].text), escapes[i].kind;
+  if (pattern_take(r, "b")) return edge(r, false), PLACE;
+  if (pattern_take(r, "B")) return edge(r, true), PLACE;
   int32_t c = escaped_character(r);
   if (c == NO_CHARACTER) refuse(r, *r->at ? "\\%.1s is not supported" : "it ends with a backslash%.1s", r->at);
   return literal(r, c);
@@ -374,13 +374,13 @@ static item escape(reader *r) {
 /* Reads to the end of a group and consumes it. */
 static void group(reader *r, const char *begin) {
   flags outer = r->flags;
-  add(&r->out, begin);
+  pattern_add(&r->out, begin);
   if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups lie too deep in each other");
   else alternatives(r);
   r->depth--;
   r->flags = outer;
-  if (!take(r, ")")) refuse(r, "a group does not end");
-  add(&r->out, ")");
+  if (!pattern_take(r, ")")) refuse(r, "a group does not end");
+  pattern_add(&r->out, ")");
 }
 
 /* Reads flags behind "(?": for the rest of the enclosing group, or for a group of their own. */
@@ -403,11 +403,11 @@ static item flagged(reader *r) {
     r->flags = outer;
     return ONE;
   }
-  add(&r->out, now.caseless ? "(?i:" : "(?-i:");
+  pattern_add(&r->out, now.caseless ? "(?i:" : "(?-i:");
   if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups lie too deep in each other");
   else alternatives(r);
   r->depth--;
-  add(&r->out, ")");
+  pattern_add(&r->out, ")");
   return NOTHING; /* a bracket or the end comes next */
 }
 
@@ -418,19 +418,19 @@ static item parenthesis(reader *r) {
   } kinds[] = {{"?:", "(?:", ONE}, {"?>", "(?>", ONE}, {"?=", "(?=", PLACE}, {"?!", "(?!", PLACE}, {"?<=", "(?<=", PLACE},
                {"?<!", "(?<!", PLACE}};
   for (size_t i = 0; i < SLI_COUNT(kinds); i++)
-    if (take(r, kinds[i].begin)) return group(r, kinds[i].text), kinds[i].kind;
-  if (take(r, "?#")) {
+    if (pattern_take(r, kinds[i].begin)) return group(r, kinds[i].text), kinds[i].kind;
+  if (pattern_take(r, "?#")) {
     while (*r->at && *r->at != ')') r->at += r->at[0] == '\\' && r->at[1] ? 2 : 1;
-    if (!take(r, ")")) refuse(r, "a comment does not end");
+    if (!pattern_take(r, ")")) refuse(r, "a comment does not end");
     return NOTHING;
   }
-  bool angle = take(r, "?<");
-  if (angle || take(r, "?'")) {
+  bool angle = pattern_take(r, "?<");
+  if (angle || pattern_take(r, "?'")) {
     char name[40];
     if (!isalpha((unsigned char)*r->at) || !read_name(r, angle ? ">" : "'", name)) refuse(r, "a group's name is not known");
     return group(r, "(?:"), ONE;
   }
-  if (take(r, "?")) return flagged(r);
+  if (pattern_take(r, "?")) return flagged(r);
   if (*r->at == '*') return refuse(r, "(* is not supported"), NOTHING;
   return group(r, "(?:"), ONE;
 }
@@ -440,13 +440,13 @@ static item parenthesis(reader *r) {
 /* Reads {n}, {n,}, {n,m} or {,m}; false: no interval. *fixed: it is {n}. */
 static bool interval(reader *r, long *least, long *most, bool *fixed) {
   const char *begin = r->at;
-  if (!take(r, "{")) return false;
+  if (!pattern_take(r, "{")) return false;
   *least = digits(r, 10, 1, 6);
   *fixed = *least >= 0 && *r->at == '}';
   *most = *least;
-  if (take(r, ",")) *most = digits(r, 10, 1, 6);
+  if (pattern_take(r, ",")) *most = digits(r, 10, 1, 6);
   bool none = *least < 0 && *most < 0;
-  if (none || !take(r, "}")) return r->at = begin, false;
+  if (none || !pattern_take(r, "}")) return r->at = begin, false;
   if (!*fixed && *least >= 0 && *most >= 0 && *most < *least) refuse(r, "{%ld,%ld} is not supported", *least, *most);
   if (*least > MOST_REPEAT || *most > MOST_REPEAT) refuse(r, "more than %d repeats", MOST_REPEAT);
   *least = SLI_MAX(*least, 0L);
@@ -471,8 +471,8 @@ static bool quantifier(reader *r, size_t from, bool again) {
   } else {
     return false;
   }
-  if (again) insert(&r->out, from, "(?:"), add(&r->out, ")");
-  add(&r->out, text);
+  if (again) insert(&r->out, from, "(?:"), pattern_add(&r->out, ")");
+  pattern_add(&r->out, text);
   if (*r->at && strchr(more, *r->at)) sli_text_add(&r->out, r->at++, 1);
   return true;
 }
@@ -496,9 +496,9 @@ static item one(reader *r) {
   case '\\': return escape(r);
   case '(': return parenthesis(r);
   case '[': return class(r, &r->out), ONE;
-  case '.': return add(&r->out, r->flags.any ? "(?s:.)" : "[^\\x{a}]"), ONE;
-  case '^': return add(&r->out, "(?m:^)"), PLACE;
-  default: return add(&r->out, "(?m:$)"), PLACE;
+  case '.': return pattern_add(&r->out, r->flags.any ? "(?s:.)" : "[^\\x{a}]"), ONE;
+  case '^': return pattern_add(&r->out, "(?m:^)"), PLACE;
+  default: return pattern_add(&r->out, "(?m:$)"), PLACE;
   }
 }
 
@@ -522,8 +522,8 @@ static void sequence(reader *r) {
 
 static void alternatives(reader *r) {
   sequence(r);
-  while (!r->status && take(r, "|")) {
-    add(&r->out, "|");
+  while (!r->status && pattern_take(r, "|")) {
+    pattern_add(&r->out, "|");
     sequence(r);
   }
 }

@@ -30,7 +30,7 @@ static void skip_space(cursor *c) {
   while (c->at < c->end && strchr(" \t\n\r", *c->at)) c->at++;
 }
 
-static bool take(cursor *c, char wanted) {
+static bool npy_take(cursor *c, char wanted) {
   skip_space(c);
   if (c->at == c->end || *c->at != wanted) return false;
   c->at++;
@@ -87,31 +87,31 @@ static void count_dim(header *h, int64_t dim) {
 static bool take_shape(cursor *c, header *h) {
   h->count = 1;
   h->ndim = 0;
-  if (!take(c, '(')) return false;
-  while (!take(c, ')')) {
+  if (!npy_take(c, '(')) return false;
+  while (!npy_take(c, ')')) {
     int64_t dim;
     if (!take_number(c, &dim)) return false;
     count_dim(h, dim);
-    if (take(c, ',')) continue;
-    return take(c, ')');
+    if (npy_take(c, ',')) continue;
+    return npy_take(c, ')');
   }
   return true;
 }
 
 static bool take_entry(cursor *c, header *h) {
   char key[24];
-  if (!take_string(c, key, sizeof key) || !take(c, ':')) return false;
+  if (!take_string(c, key, sizeof key) || !npy_take(c, ':')) return false;
   if (!strcmp(key, "descr")) return h->has_descr = take_string(c, h->descr, sizeof h->descr);
   if (!strcmp(key, "fortran_order")) return h->has_order = take_bool(c, &h->fortran);
   return !strcmp(key, "shape") && (h->has_shape = take_shape(c, h));
 }
 
 static bool take_dictionary(cursor *c, header *h) {
-  if (!take(c, '{')) return false;
-  while (!take(c, '}')) {
+  if (!npy_take(c, '{')) return false;
+  while (!npy_take(c, '}')) {
     if (!take_entry(c, h)) return false;
-    if (take(c, ',')) continue;
-    if (!take(c, '}')) return false;
+    if (npy_take(c, ',')) continue;
+    if (!npy_take(c, '}')) return false;
     break;
   }
   return h->has_descr && h->has_order && h->has_shape;

@@ -65,7 +65,7 @@ static sl_status add_folder(sli_tokens *t, const char *path, const sli_token_typ
   return status;
 }
 
-static sl_status add(sli_tokens *t, const char *text) {
+static sl_status tokens_add(sli_tokens *t, const char *text) {
   char *path;
   const sli_token_type *said;
   sl_status status = sli_token_name_read(text, &path, &said);
@@ -80,7 +80,7 @@ static sl_status add(sli_tokens *t, const char *text) {
 static sl_status add_all(sli_tokens *t) {
   char *paths = sli_strdup(t->options.paths), *rest = paths, *line;
   sl_status status = SL_OK;
-  while (!status && (line = strsep(&rest, "\n"))) status = add(t, line);
+  while (!status && (line = strsep(&rest, "\n"))) status = tokens_add(t, line);
   free(paths);
   return status;
 }
@@ -148,7 +148,7 @@ static void copy(const sli_tokens *t, int64_t at, int64_t count, int32_t *out) {
 }
 
 /* Returns the first token of sequence i of the run. */
-static int64_t place_of(const sli_tokens *t, int64_t i) {
+static int64_t tokens_place_of(const sli_tokens *t, int64_t i) {
   int64_t n = t->sequences, within = i % n;
   if (t->options.shuffle) within = sli_shuffle(t->options.shuffle, i / n, within, n);
   return within * t->options.context;
@@ -156,7 +156,7 @@ static int64_t place_of(const sli_tokens *t, int64_t i) {
 
 void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t count, int32_t *out,
                      int32_t *targets) {
-  int64_t at = place_of(t, i) + first;
+  int64_t at = tokens_place_of(t, i) + first;
   if (out) copy(t, at, count, out);
   if (targets) copy(t, at + 1, count, targets);
 }

@@ -61,7 +61,7 @@ static sli_attention view(const sl_call *call, const sl_type *o, const void *ids
       .heads = call->attrs->heads,
       .kv_heads = sli_kv_heads(call->attrs),
       .dim = dim,
-      .sight = sli_sight_of(call->attrs, call->attrs->length, ids),
+      .mask = sli_mask_of(call->attrs, call->attrs->length, ids),
       .kv_row = kv_row,
       .kv_batch = call->attrs->length * kv_row,
       .part.dkv_batch = call->attrs->length * kv_row,

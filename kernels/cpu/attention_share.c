@@ -68,7 +68,7 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t
   int64_t kv_row = 2 * sli_kv_heads(attrs) * dim;
   return (sli_attention){
       .batch = q->dim[0], .queries = run->rows, .q0 = run->at, .keys = keys, .heads = attrs->heads,
-      .kv_heads = sli_kv_heads(attrs), .dim = dim, .sight = sli_sight_of(attrs, attrs->length, ids),
+      .kv_heads = sli_kv_heads(attrs), .dim = dim, .mask = sli_mask_of(attrs, attrs->length, ids),
       .q = (const float *)call->in[0] + run->row * row, .q_row = row, .q_batch = batch, .dq_row = row,
       .dq_batch = batch, .o_row = row, .o_batch = batch, .k = record,
       .v = (const float *)record + kv_row / 2, .kv_row = kv_row, .kv_batch = attrs->length * kv_row,
@@ -102,17 +102,17 @@ static void again_cpu(const sl_call *call) {
 }
 
 static void share_b_cpu(const sl_call *call) {
-  const sl_type *kv = &call->in_type[SLI_SHARE_BACK_KV];
+  const sl_type *kv = &call->in_type[SLI_SHARE_BACKWARD_KV];
   int64_t keys = call->tick.row + kv->dim[1];
   float *dq = call->out[0], *record = call->out[2];
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
   for (int i = 0; i < count; i++) {
-    sli_attention a = view(call, &runs[i], keys, call->in[1], sli_optional(call, SLI_SHARE_BACK_IDS));
+    sli_attention a = view(call, &runs[i], keys, call->in[1], sli_optional(call, SLI_SHARE_BACKWARD_IDS));
     int64_t from = runs[i].row * a.o_row;
-    a.o = (const float *)call->in[SLI_SHARE_BACK_O] + from;
-    a.do_ = (const float *)call->in[SLI_SHARE_BACK_DO] + from;
-    a.lse = (float *)call->in[SLI_SHARE_BACK_LSE] + runs[i].row;
+    a.o = (const float *)call->in[SLI_SHARE_BACKWARD_O] + from;
+    a.do_ = (const float *)call->in[SLI_SHARE_BACKWARD_DO] + from;
+    a.lse = (float *)call->in[SLI_SHARE_BACKWARD_LSE] + runs[i].row;
     a.dq = dq ? dq + from : NULL;
     a.dk = record;
     a.dv = record + a.kv_row / 2;

@@ -14,7 +14,7 @@
 /* ---- kernels --------------------------------------------------------------------------- */
 
 /* Initialises an output with the state that the step before left. */
-static void begin(const sl_call *call, int i, int o, void *to) {
+static void attention_step_begin(const sl_call *call, int i, int o, void *to) {
   const void *from = sli_optional(call, i);
   size_t bytes = sl_type_bytes(&call->out_type[o]);
   if (!to || from == to) return;
@@ -32,9 +32,9 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
       .heads = attrs->heads, .kv_heads = sli_kv_heads(attrs), .dim = dim,
       .q_row = row, .q_batch = q->dim[1] * row, .dq_row = row, .dq_batch = q->dim[1] * row,
       .o_row = row, .o_batch = q->dim[1] * row, .kv_row = 2 * own, .kv_batch = kv->dim[1] * 2 * own,
-      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .sight = sli_step_sight(attrs, ids),
+      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .mask = sli_step_mask(attrs, ids),
       .scale = sli_attention_scale(attrs, dim), .bf16 = attrs->bf16};
-  if (ids) a.sight.ids += s->at_key;
+  if (ids) a.mask.ids += s->at_key;
   a.q = (const float *)call->in[0] + s->query * row;
   a.k = (const float *)call->in[1] + s->key * a.kv_row;
   a.v = a.k + own;
@@ -50,8 +50,8 @@ static size_t step_scratch(const sl_call *call, int threads) {
 static void step_cpu(const sl_call *call) {
   const sli_spans *s = sli_spans_of(call->attrs);
   float *lse = call->out[1] ? call->out[1] : call->scratch;
-  begin(call, SLI_STEP_O, 0, call->out[0]);
-  begin(call, SLI_STEP_LSE, 1, lse);
+  attention_step_begin(call, SLI_STEP_O, 0, call->out[0]);
+  attention_step_begin(call, SLI_STEP_LSE, 1, lse);
   for (int i = 0; i < s->n; i++) {
     sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_IDS));
     a.resumes = !s->of[i].fresh;
@@ -64,15 +64,15 @@ static void step_cpu(const sl_call *call) {
 static void step_b_cpu(const sl_call *call) {
   const sli_spans *s = sli_spans_of(call->attrs);
   float *dq = call->out[0], *dkv = call->out[1];
-  begin(call, SLI_STEP_BACK_DQ, 0, dq);
+  attention_step_begin(call, SLI_STEP_BACKWARD_DQ, 0, dq);
   if (dkv) memset(dkv, 0, sl_type_bytes(&call->out_type[1]));
   for (int i = 0; i < s->n; i++) {
-    sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_BACK_IDS));
+    sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_BACKWARD_IDS));
     int64_t from = s->of[i].query * a.o_row;
     a.resumes = a.part.adds_dkv = true;
-    a.o = (const float *)call->in[SLI_STEP_BACK_O] + from;
-    a.do_ = (const float *)call->in[SLI_STEP_BACK_DO] + from;
-    a.lse = (float *)call->in[SLI_STEP_BACK_LSE] + s->of[i].query;
+    a.o = (const float *)call->in[SLI_STEP_BACKWARD_O] + from;
+    a.do_ = (const float *)call->in[SLI_STEP_BACKWARD_DO] + from;
+    a.lse = (float *)call->in[SLI_STEP_BACKWARD_LSE] + s->of[i].query;
     a.dq = dq ? dq + from : NULL;
     a.dk = dkv ? dkv + s->of[i].key * a.kv_row : NULL;
     a.dv = dkv ? a.dk + a.kv_heads * a.dim : NULL;

@@ -40,12 +40,12 @@ static void move_rows(const sl_call *call, move *m) {
   sl_team_for(call->team, sli_chunk_count(m->rows, MOVE_ROWS), move_chunk, m);
 }
 
-static int64_t rows_of(const sl_type *type) { return type->dim[0] * type->dim[1]; }
+static int64_t attention_sweep_rows_of(const sl_type *type) { return type->dim[0] * type->dim[1]; }
 
 static void parts_cpu(const sl_call *call) {
   int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2];
   float *to = call->out[1];
-  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 3,
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 3,
                           .of = {{call->in[0], call->out[0], q, q, q},
                                  {call->in[1], to, kv, 2 * kv, kv},
                                  {call->in[2], to ? to + kv : NULL, kv, 2 * kv, kv}}});
@@ -54,7 +54,7 @@ static void parts_cpu(const sl_call *call) {
 static void parts_b_cpu(const sl_call *call) {
   int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2] / 2;
   const float *dkv = call->in[1];
-  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 3,
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 3,
                           .of = {{call->in[0], call->out[0], q, q, q},
                                  {dkv, call->out[1], 2 * kv, kv, kv},
                                  {dkv + kv, call->out[2], 2 * kv, kv, kv}}});
@@ -63,14 +63,14 @@ static void parts_b_cpu(const sl_call *call) {
 static void packed_parts_cpu(const sl_call *call) {
   int64_t row = call->in_type[0].dim[2], q = call->out_type[0].dim[2], kv = row - q;
   const float *qkv = call->in[0];
-  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 2,
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 2,
                           .of = {{qkv, call->out[0], row, q, q}, {qkv + q, call->out[1], row, kv, kv}}});
 }
 
 static void packed_parts_b_cpu(const sl_call *call) {
   int64_t row = call->out_type[0].dim[2], q = call->in_type[0].dim[2], kv = row - q;
   float *dqkv = call->out[0];
-  move_rows(call, &(move){.rows = rows_of(&call->in_type[0]), .count = 2,
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 2,
                           .of = {{call->in[0], dqkv, q, row, q}, {call->in[1], dqkv + q, kv, row, kv}}});
 }
 
@@ -101,7 +101,7 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int j, 
       .batch = q->dim[0], .queries = run->rows, .q0 = run->at,
       .keys = cut->starts[call->tick.piece + 1], .heads = call->attrs->heads,
       .kv_heads = sli_kv_heads(call->attrs), .dim = dim,
-      .sight = sli_sight_of(call->attrs, call->attrs->length, ids),
+      .mask = sli_mask_of(call->attrs, call->attrs->length, ids),
       .q = (const float *)call->in[0] + run->row * q->dim[2], .q_row = q->dim[2], .q_batch = q->dim[1] * q->dim[2],
       .k = call->in[1], .v = (const float *)call->in[1] + kv_row / 2,
       .kv_row = kv_row, .kv_batch = (to - from) * kv_row,

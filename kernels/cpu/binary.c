@@ -15,7 +15,7 @@ static void run_fold(const sl_call *call, sli_fold *f) {
 }
 
 /* Runs fn for output o of a call whose arrays broadcast together. */
-static void run(const sl_call *call, int o, sli_row_fn *fn) {
+static void binary_run(const sl_call *call, int o, sli_row_fn *fn) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {[SLI_SPACE_OUT] = &call->out_type[o]};
   sli_fold f = {.fn = fn, .out = call->out[o], .add = sli_accumulates(call, o)};
   sl_type whole;
@@ -59,24 +59,24 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 #define BINARY(name, flops, unread, partial, y, da, db)                        \
   static void name##_cpu(const sl_call *call) {                               \
     if (is_loss(&call->in_type[0])) name##_scalars(call);                     \
-    else run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][0]);               \
+    else binary_run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][0]);               \
   }                                                                            \
   static void name##_b_cpu(const sl_call *call) {                             \
     if (is_loss(&call->in_type[0])) return name##_scalars_b(call);            \
-    for (int o = 0; o < 2; o++) run(call, o, sli_cpu()->binary[SLI_BINARY_##name][1 + o]); \
+    for (int o = 0; o < 2; o++) binary_run(call, o, sli_cpu()->binary[SLI_BINARY_##name][1 + o]); \
   }                                                                            \
   const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};      \
   const sl_kernel sli_cpu_##name##_b = {.backend = "cpu", .run = name##_b_cpu};
 
 #define COMPARE(name, y)                                                       \
   static void name##_cpu(const sl_call *call) {                               \
-    run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][call->in_type[0].dtype == SL_I32]); \
+    binary_run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][call->in_type[0].dtype == SL_I32]); \
   }                                                                            \
   const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
 
 #include "ops/binary.def"
 
-static void where_cpu(const sl_call *call) { run(call, 0, sli_cpu()->where[0]); }
+static void where_cpu(const sl_call *call) { binary_run(call, 0, sli_cpu()->where[0]); }
 
 /* Computes gradients from the condition and dy; a and b are present for their types. */
 static void where_b_cpu(const sl_call *call) {

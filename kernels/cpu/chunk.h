@@ -13,7 +13,7 @@
 
 #include <sluice/op.h>
 
-#include "ops/sight.h"
+#include "ops/mask.h"
 #include "ops/space.h"
 
 typedef void sli_chunk_fn(void *call, int i);
@@ -168,7 +168,7 @@ typedef struct sli_attention {
   int64_t q_row, q_batch, dq_row, dq_batch; /* strides of q and of dq */
   int64_t kv_row, kv_batch;                 /* strides of k and v */
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
-  sli_sight sight;
+  sli_mask mask;
   struct {
     int64_t lse_row;                        /* stride from head to head; 0: queries */
     /* batch stride of dk and dv; their row stride is that of k and v */

@@ -116,7 +116,7 @@ static void add_channel(const groups *g, int64_t image, int64_t channel, double 
   }
 }
 
-static void put(const sl_call *call, int output, int64_t at, double x) {
+static void group_norm_put(const sl_call *call, int output, int64_t at, double x) {
   float *to = call->out[output];
   if (to) to[at] = (float)(sli_accumulates(call, output) ? (double)to[at] + x : x);
 }
@@ -127,8 +127,8 @@ static void group_norm_w_chunk(void *arg, int i) {
   for (int64_t c = r.begin; c < r.end; c++) {
     double gain = 0, bias = 0;
     for (int64_t n = 0; n < g->images; n++) add_channel(g, n, c, &gain, &bias);
-    put(g->call, 0, c, gain);
-    put(g->call, 1, c, bias);
+    group_norm_put(g->call, 0, c, gain);
+    group_norm_put(g->call, 1, c, bias);
   }
 }
 

@@ -26,7 +26,7 @@ typedef struct stack {
   struct sl_team *team; /* team of one product */
 } stack;
 
-static int64_t place(const sli_space *s, int array, int from, int to, int64_t number) {
+static int64_t matmul_place(const sli_space *s, int array, int from, int to, int64_t number) {
   int64_t at = 0;
   for (int d = to - 1; d >= from; number /= s->dim[d--])
     at += number % s->dim[d] * s->step[array][d];
@@ -41,8 +41,8 @@ static void multiply(void *arg, int i) {
   const float *a = w->call->in[p->a], *b = w->call->in[p->b];
   float *c = (float *)w->call->out[0] + i * p->m * p->n;
   for (int64_t k = 0; k < s->summed; k++) {
-    int64_t at = place(s, 0, 0, s->kept, i) + place(s, 0, s->kept, s->ndim, k);
-    int64_t bt = place(s, 1, 0, s->kept, i) + place(s, 1, s->kept, s->ndim, k);
+    int64_t at = matmul_place(s, 0, 0, s->kept, i) + matmul_place(s, 0, s->kept, s->ndim, k);
+    int64_t bt = matmul_place(s, 1, 0, s->kept, i) + matmul_place(s, 1, s->kept, s->ndim, k);
     sli_product_run(w->call->state, w->team, k || sli_accumulates(w->call, 0), a + at * p->m * p->k,
                     b + bt * p->k * p->n, NULL, c, NULL);
   }

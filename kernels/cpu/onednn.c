@@ -97,7 +97,7 @@ static const char *open_library(void) {
   return NULL;
 }
 
-static void load(void) {
+static void onednn_load(void) {
   const char *why = open_library();
   loaded = !why;
   if (why) sli_log("note: no oneDNN (%s): our own kernels multiply in its place, more slowly and with other bits", why);
@@ -105,7 +105,7 @@ static void load(void) {
 
 bool sli_onednn_loads(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load);
+  pthread_once(&once, onednn_load);
   return loaded;
 }
 
@@ -307,7 +307,7 @@ struct sli_onednn_order {
 
 /* Describes a matrix rows x columns, stored row-major or (transposed) column-major. `row` is the
  * distance between stored rows. */
-static dnnl_status_t describe(description *desc, dnnl_data_type_t type, int64_t rows,
+static dnnl_status_t onednn_describe(description *desc, dnnl_data_type_t type, int64_t rows,
                               int64_t columns, bool transposed, int64_t row) {
   dnnl_dims_t dims = {rows, columns}, strides = {row, 1};
   if (transposed) strides[0] = 1, strides[1] = row;
@@ -317,15 +317,15 @@ static dnnl_status_t describe(description *desc, dnnl_data_type_t type, int64_t 
 /* Describes `columns` columns of B as the caller stores them. */
 static dnnl_status_t describe_b(description *desc, dnnl_data_type_t type,
                                 const sli_product_shape *s, int64_t columns) {
-  return describe(desc, type, s->k, columns, s->b_transposed, s->b_transposed ? s->k : s->n);
+  return onednn_describe(desc, type, s->k, columns, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
 /* Describes `rows` rows of A: as the caller stores them, or turned. */
 static dnnl_status_t describe_a(description *desc, dnnl_data_type_t type, const sli_product_shape *s,
                                 int64_t rows) {
-  if (!s->a_transposed) return describe(desc, type, rows, s->k, false, s->k);
-  if (!sli_onednn_turned(s)) return describe(desc, type, rows, s->k, true, s->m);
-  return describe(desc, type, rows, s->k, false, s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
+  if (!s->a_transposed) return onednn_describe(desc, type, rows, s->k, false, s->k);
+  if (!sli_onednn_turned(s)) return onednn_describe(desc, type, rows, s->k, true, s->m);
+  return onednn_describe(desc, type, rows, s->k, false, s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
 }
 
 /* packed: order of a packed B; NULL: the library may choose. */
@@ -338,8 +338,8 @@ static dnnl_status_t describe_operands(description *desc, const sli_product_shap
   else if (s->bf16) status = describe_for_library(&desc[B], dims, type);
   else status = describe_b(&desc[B], type, s, columns);
   if (!status) status = describe_a(&desc[A], type, s, rows);
-  if (!status) status = describe(&desc[C], dnnl_f32, rows, columns, false, s->n);
-  if (!status && s->bias) status = describe(&desc[BIAS], dnnl_f32, 1, columns, false, columns);
+  if (!status) status = onednn_describe(&desc[C], dnnl_f32, rows, columns, false, s->n);
+  if (!status && s->bias) status = onednn_describe(&desc[BIAS], dnnl_f32, 1, columns, false, columns);
   return status;
 }
 

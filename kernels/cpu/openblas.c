@@ -53,7 +53,7 @@ static void *open_library(void) {
 }
 
 /* Loads OpenBLAS. Logs a failure, because other products have other bits. */
-static void load(void) {
+static void openblas_load(void) {
   const char *why = NULL;
   void *library = NULL;
   if (sli_address_room(room, "OpenBLAS")) why = sl_detail();
@@ -66,7 +66,7 @@ static void load(void) {
 
 bool sli_openblas(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load);
+  pthread_once(&once, openblas_load);
   return cblas_sgemm;
 }
 

@@ -43,8 +43,8 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
 }
 
 /* Records the valid length that a call set. */
-static void take_extent(const sl_program_call *c, int o, int32_t rows, const sli_extents *x) {
-  int e = sli_extent_of(c->out_extent, o);
+static void take_length(const sl_program_call *c, int o, int32_t rows, const sli_lengths *x) {
+  int e = sli_length_of(c->out_length, o);
   if (e < 0 || !sli_bit_on(c->op->fills, o)) return;
   SLI_CHECK(rows >= 0 && rows <= x->room[e],
             "op %s (%s) says that it has filled %d rows of output %d, which has room for %d", c->name,
@@ -53,37 +53,37 @@ static void take_extent(const sl_program_call *c, int o, int32_t rows, const sli
 }
 
 /* Runs a call that reads or sets valid lengths. */
-static void run_counting(const sl_program_call *c, sl_call *call, const sli_extents *x) {
+static void run_counting(const sl_program_call *c, sl_call *call, const sli_lengths *x) {
   int32_t in_rows[c->nin + 1], out_rows[c->nout + 1];
-  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(x, c->in_extent, i);
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(x, c->in_length, i);
   for (int o = 0; o < c->nout; o++) {
-    int e = sli_extent_of(c->out_extent, o);
+    int e = sli_length_of(c->out_length, o);
     out_rows[o] = e >= 0 ? x->room[e] : -1;
   }
   call->in_rows = in_rows;
   call->out_rows = out_rows;
   c->kernel->run(call);
   for (int o = 0; o < c->nout; o++)
-    if (call->out[o]) take_extent(c, o, out_rows[o], x);
+    if (call->out[o]) take_length(c, o, out_rows[o], x);
 }
 
 /* Runs a call on zero rows: outputs with a valid length have no rows either, and sums are 0. */
 static void run_empty(const sl_program_call *c, const sl_call *call) {
   for (int o = 0; o < c->nout; o++)
-    if (call->out[o] && !sli_bit(call->accumulate, o) && sli_extent_of(c->out_extent, o) < 0)
+    if (call->out[o] && !sli_bit(call->accumulate, o) && sli_length_of(c->out_length, o) < 0)
       memset(call->out[o], 0, sl_type_bytes(&c->out_type[o]));
 }
 
 /* Runs a call that knows of no valid lengths, on types cut to their valid rows. */
-static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *x) {
+static void run_cut(const sl_program_call *c, sl_call *call, const sli_lengths *x) {
   sl_type in_type[c->nin + 1], out_type[c->nout + 1];
   bool empty = false;
   for (int i = 0; i < c->nin; i++) {
-    in_type[i] = sli_valid_type(x, c->in_extent, i, &c->in_type[i]);
-    empty |= !sli_valid_rows(x, c->in_extent, i);
+    in_type[i] = sli_valid_type(x, c->in_length, i, &c->in_type[i]);
+    empty |= !sli_valid_rows(x, c->in_length, i);
   }
   for (int o = 0; o < c->nout; o++)
-    out_type[o] = sli_valid_type(x, c->out_extent, o, &c->out_type[o]);
+    out_type[o] = sli_valid_type(x, c->out_length, o, &c->out_type[o]);
   call->in_type = in_type;
   call->out_type = out_type;
   if (empty) run_empty(c, call);
@@ -91,18 +91,18 @@ static void run_cut(const sl_program_call *c, sl_call *call, const sli_extents *
 }
 
 /* Checks that the valid rows given to a call equal the number beside the slot that it reads. */
-static void check_told(const sl_program_call *c, const sl_firing *firing, const sli_extents *x) {
-  for (int i = 0; i < c->nin && c->in_extent && firing->extents; i++) {
+static void check_told(const sl_program_call *c, const sl_firing *firing, const sli_lengths *x) {
+  for (int i = 0; i < c->nin && c->in_length && firing->lengths; i++) {
     int32_t base = c->in[i].base;
-    if (base < 0 || base >= x->nread || !firing->extents[base]) continue;
-    SLI_CHECK(sli_valid_rows(x, c->in_extent, i) == *firing->extents[base],
+    if (base < 0 || base >= x->nread || !firing->lengths[base]) continue;
+    SLI_CHECK(sli_valid_rows(x, c->in_length, i) == *firing->lengths[base],
               "actor %s, op %s: input %d has %d valid rows, and it is told %d", firing->name ? firing->name : "", c->name,
-              i, *firing->extents[base], sli_valid_rows(x, c->in_extent, i));
+              i, *firing->lengths[base], sli_valid_rows(x, c->in_length, i));
   }
 }
 
 static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *firing,
-                     const sl_tick *tick, const sli_extents *x) {
+                     const sl_tick *tick, const sli_lengths *x) {
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
   sl_call call;
@@ -110,14 +110,14 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   call.scratch = q->scratch;
   call.team = q->team;
   check_told(c, firing, x);
-  if (!c->in_extent && !c->out_extent) c->kernel->run(&call);
+  if (!c->in_length && !c->out_length) c->kernel->run(&call);
   else if (c->op->fills || c->op->looks) run_counting(c, &call, x);
   else run_cut(c, &call, x);
 }
 
 /* Runs n joined calls, none of which sets a valid length. */
 static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_firing *firing, const sl_tick *tick,
-                       const sli_extents *x) {
+                       const sli_lengths *x) {
   const void *in[SLI_JOINED][SLI_JOINED_INPUTS];
   void *out[SLI_JOINED][1];
   int32_t in_rows[SLI_JOINED][SLI_JOINED_INPUTS];
@@ -126,7 +126,7 @@ static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_f
   for (int k = 0; k < n; k++, c++) {
     sl_call *call = &calls[wanted];
     if (!sli_call_bind(c, firing, tick, in[wanted], out[wanted], call)) continue;
-    for (int i = 0; i < c->nin; i++) in_rows[wanted][i] = sli_valid_rows(x, c->in_extent, i);
+    for (int i = 0; i < c->nin; i++) in_rows[wanted][i] = sli_valid_rows(x, c->in_length, i);
     call->in_rows = in_rows[wanted++];
     call->scratch = q->scratch;
     call->team = q->team;
@@ -156,8 +156,8 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
   if (joined) joined += calls - program->calls;
   sli_doing doing = {NULL, firing};
   sli_doing_now = &doing;
-  int32_t numbers[2 * program->nextents + 1];
-  sli_extents x = sli_extents_load(program, firing, numbers);
+  int32_t numbers[2 * program->nlengths + 1];
+  sli_lengths x = sli_lengths_load(program, firing, numbers);
   for (int i = 0, n; i < program->ncalls; i += n) {
     n = joined ? joined[i] : 1;
     doing.call = &calls[i];
@@ -169,7 +169,7 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
     start = end;
   }
   sli_doing_now = NULL;
-  sli_extents_keep(&x, program, firing);
+  sli_lengths_keep(&x, program, firing);
 }
 
 static sl_status cpu_prepare(sl_program *program, int device) {

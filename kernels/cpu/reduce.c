@@ -88,7 +88,7 @@ static search search_of(const sl_call *call) {
 }
 
 /* Returns the place in x of element `number` of dims [from, to). */
-static int64_t place(const sli_space *s, int from, int to, int64_t number) {
+static int64_t reduce_place(const sli_space *s, int from, int to, int64_t number) {
   int64_t at = 0;
   for (int d = to - 1; d >= from; number /= s->dim[d--]) at += number % s->dim[d] * s->step[0][d];
   return at;
@@ -103,11 +103,11 @@ static void reduce_max_chunk(void *arg, int i) {
   int32_t *at = w->call->out[1];
   sli_range r = sli_chunk_range(s->total, w->block, i);
   for (int64_t e = r.begin; e < r.end; e++) {
-    const float *from = x + place(s, 0, s->kept, e);
+    const float *from = x + reduce_place(s, 0, s->kept, e);
     float top = *from;
     int64_t where = 0;
     for (int64_t k = 1; k < s->summed && !isnan(top); k++) {
-      float v = from[place(s, s->kept, s->ndim, k)];
+      float v = from[reduce_place(s, s->kept, s->ndim, k)];
       if (v > top || isnan(v)) top = v, where = k;
     }
     if (y) y[e] = top;
@@ -128,9 +128,9 @@ static void reduce_max_b_chunk(void *arg, int i) {
   float *dx = w->call->out[0];
   sli_range r = sli_chunk_range(s->total, w->block, i);
   for (int64_t e = r.begin; e < r.end; e++) {
-    float *to = dx + place(s, 0, s->kept, e);
+    float *to = dx + reduce_place(s, 0, s->kept, e);
     for (int64_t k = 0; k < s->summed; k++)
-      to[place(s, s->kept, s->ndim, k)] = k == at[e] ? dy[e] : 0;
+      to[reduce_place(s, s->kept, s->ndim, k)] = k == at[e] ? dy[e] : 0;
   }
 }
 

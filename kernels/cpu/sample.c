@@ -154,7 +154,7 @@ static int32_t choose_likely(const sl_batch_sequence *how, const float *logits, 
   return best;
 }
 
-static int32_t choose(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
+static int32_t sample_choose(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
                       int32_t *tokens) {
   if (how->temperature <= 0) return best;
   bool likely = how->top_k > 0 || (how->top_p > 0 && how->top_p < 1);
@@ -207,7 +207,7 @@ static void sample_chunk(void *arg, int i) {
   out->finite = all_finite(logits, n);
   if (!out->finite) return;
   int32_t best = largest_of(logits, n);
-  out->token = choose(how, logits, n, best, tokens);
+  out->token = sample_choose(how, logits, n, best, tokens);
   if (how->logprobs >= 0) tell_likely(how, logits, n, best, tokens, out);
   uint64_t hash = how->hash ? hash_of(logits, n) : 0;
   out->hash[0] = (uint32_t)hash;

@@ -5,9 +5,9 @@
 
 #include "kernels/cpu/chunk.h"
 #include "ops/batch.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 
-/* SLI_REST_BLOCK numbers of a row as 24-bit integers with one scale, a power of two. Number i is
+/* SLI_STORAGE_BLOCK numbers of a row as 24-bit integers with one scale, a power of two. Number i is
  * scale * (low[i] + 2^8 upper[i]), to half a scale; low[i] has 8 bits and upper[i] 16.
  * The layout is that of the level's products, four numbers in a quad. upper[i] is either
  * middle[i] + 2^8 high[i], or in pairs of 16 bits: the quad's first and third number, and its
@@ -15,7 +15,7 @@
  * Weights are integers minus a centre, so the sums of products begin at begin[]. If any number is
  * not finite, all digits are 0 and the scale is NaN. */
 enum { SLI_LOW, SLI_UPPER, SLI_SUMS };
-enum { SLI_DIGITS = 3, SLI_QUADS = SLI_REST_BLOCK / 4 };
+enum { SLI_DIGITS = 3, SLI_QUADS = SLI_STORAGE_BLOCK / 4 };
 typedef struct sli_digits {
   int32_t begin[SLI_SUMS];
   float sum, scale; /* sum of the integers */
@@ -31,11 +31,11 @@ enum { SLI_OWN_DIGITS = 128 };
 
 /* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums
  * do not depend on its piece, so the number of pieces suits the team. */
-enum { SLI_SERVED_COLUMNS = SLI_REST_GROUP };
+enum { SLI_SERVED_COLUMNS = SLI_STORAGE_GROUP };
 typedef struct sli_served_product {
   const sl_call *call;
   int pieces;
-  /* for block formats: [k / SLI_REST_BLOCK, rows]; NULL: each piece computes its own */
+  /* for block formats: [k / SLI_STORAGE_BLOCK, rows]; NULL: each piece computes its own */
   sli_digits *x;
 } sli_served_product;
 

@@ -6,7 +6,7 @@
 #include "kernels/cpu/joined.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 
 /* Returns the number of pieces: the same for each thread, of equal size if possible. A piece takes
  * some microseconds; it is large enough that prefetched weights rarely belong to another thread. */
@@ -18,13 +18,13 @@ static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
   return (int)SLI_MIN((even > rounds / 2 ? even : rounds) * threads, all);
 }
 
-static sl_rest rest_of(const sl_call *call) { return sli_rest_of(&call->in_type[1], sl_type_last(&call->in_type[0])); }
+static sl_storage rest_of(const sl_call *call) { return sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0])); }
 
-static bool by_blocks(const sl_call *call) { return sli_rest_blocks(rest_of(call)); }
+static bool by_blocks(const sl_call *call) { return sli_storage_blocks(rest_of(call)); }
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
   (void)threads;
-  size_t blocks = (size_t)(sl_type_elements(&call->in_type[0]) / SLI_REST_BLOCK);
+  size_t blocks = (size_t)(sl_type_elements(&call->in_type[0]) / SLI_STORAGE_BLOCK);
   return by_blocks(call) ? blocks * sizeof(sli_digits) : 0;
 }
 
@@ -45,16 +45,16 @@ static bool read_alike(const sl_call *calls, int n) {
   return same == n;
 }
 
-static int64_t rows_of(const sl_call *call) { return sl_call_rows(call, 0, sl_type_rows(&call->in_type[0])); }
+static int64_t served_weights_rows_of(const sl_call *call) { return sl_call_rows(call, 0, sl_type_rows(&call->in_type[0])); }
 
 void sli_linear_served_joined(const sl_call *calls, int n) {
   products all;
-  int64_t rows = rows_of(calls), k = sl_type_last(&calls->in_type[0]);
+  int64_t rows = served_weights_rows_of(calls), k = sl_type_last(&calls->in_type[0]);
   if (!read_alike(calls, n)) {
     for (int i = 0; i < n; i++) sli_linear_served_joined(&calls[i], 1);
     return;
   }
-  bool shares = by_blocks(calls) && rows * k > SLI_OWN_DIGITS * SLI_REST_BLOCK;
+  bool shares = by_blocks(calls) && rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
   int pieces = 0;
   for (int i = 0; i < n; i++) {
     int own = pieces_for(rows, k, sl_type_last(&calls[i].out_type[0]), sl_team_size(calls->team));

@@ -4,7 +4,7 @@
 #include "kernels/cpu/kernels.h"
 #include "ops/space.h"
 
-static void run(const sl_call *call, bool is_log, sli_chunk_fn *fn) {
+static void softmax_run(const sl_call *call, bool is_log, sli_chunk_fn *fn) {
   const sl_type *x = &call->in_type[0];
   sli_softmax s = {.outer = 1, .inner = 1, .is_log = is_log, .in = {call->in[0]},
                    .out = call->out[0]};
@@ -17,10 +17,10 @@ static void run(const sl_call *call, bool is_log, sli_chunk_fn *fn) {
   sl_team_for(call->team, sli_chunk_count(s.outer, s.block), fn, &s);
 }
 
-static void softmax_cpu(const sl_call *call) { run(call, false, sli_cpu()->softmax); }
-static void softmax_b_cpu(const sl_call *call) { run(call, false, sli_cpu()->softmax_b); }
-static void log_softmax_cpu(const sl_call *call) { run(call, true, sli_cpu()->softmax); }
-static void log_softmax_b_cpu(const sl_call *call) { run(call, true, sli_cpu()->softmax_b); }
+static void softmax_cpu(const sl_call *call) { softmax_run(call, false, sli_cpu()->softmax); }
+static void softmax_b_cpu(const sl_call *call) { softmax_run(call, false, sli_cpu()->softmax_b); }
+static void log_softmax_cpu(const sl_call *call) { softmax_run(call, true, sli_cpu()->softmax); }
+static void log_softmax_b_cpu(const sl_call *call) { softmax_run(call, true, sli_cpu()->softmax_b); }
 
 #define KERNEL(name) const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
 KERNEL(softmax)

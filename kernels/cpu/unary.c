@@ -53,19 +53,19 @@ static void run_scalar(const sl_call *call, scalar_fn *fn) {
 
 /* ---- kernels -------------------------------------------------------------------------- */
 
-static void run(const sl_call *call, sli_chunk_fn *chunk, scalar_fn *scalar) {
+static void unary_run(const sl_call *call, sli_chunk_fn *chunk, scalar_fn *scalar) {
   if (call->in_type[0].dtype == SL_F64) run_scalar(call, scalar);
   else sli_for_elements(call, &call->in_type[0], chunk);
 }
 
 #define FORWARD(name)                                                          \
   static void name##_cpu(const sl_call *call) {                                \
-    run(call, sli_cpu()->unary[SLI_UNARY_##name], name##_scalar);              \
+    unary_run(call, sli_cpu()->unary[SLI_UNARY_##name], name##_scalar);              \
   }                                                                            \
   const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
 #define BACK(name)                                                             \
   static void name##_b_cpu(const sl_call *call) {                              \
-    run(call, sli_cpu()->unary_b[SLI_UNARY_##name], name##_b_scalar);          \
+    unary_run(call, sli_cpu()->unary_b[SLI_UNARY_##name], name##_b_scalar);          \
   }                                                                            \
   const sl_kernel sli_cpu_##name##_b = {.backend = "cpu", .run = name##_b_cpu};
 

@@ -4,7 +4,7 @@
 #define SLUICE_CUDA_ATTENTION_CUH
 
 #include "kernels/cuda/device.cuh"
-#include "ops/sight.h"
+#include "ops/mask.h"
 
 namespace sli {
 
@@ -44,7 +44,7 @@ template <typename T> struct attention {
   int64_t q_row, q_batch, dq_row, dq_batch;
   int64_t kv_row, kv_batch; /* strides of k, v, dk and dv */
   int64_t o_row, o_batch;   /* strides of o, out and dout */
-  sli_sight sight;
+  sli_mask mask;
   sweep comes;              /* keys that arrive piece by piece; otherwise all zeros */
   addition adds;
   float root;               /* divisor of the scores */
@@ -70,7 +70,7 @@ template <typename F> auto with_room(int64_t dim, F f) {
 
 /* Calls f(count<IDS>()), IDS 1 if there are ids. */
 template <typename T, typename F> auto with_ids(const attention<T> &a, F f) {
-  if (a.sight.ids) return f(count<1>());
+  if (a.mask.ids) return f(count<1>());
   return f(count<0>());
 }
 

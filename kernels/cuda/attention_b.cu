@@ -83,10 +83,10 @@ template <int ROWS, typename T>
 __device__ inline seeing_queries see_queries(const attention<T> &a, int k0, int keys) {
   seeing_queries t;
   t.first = k0 - (int)a.q0;
-  t.behind = (int)a.sight.behind, t.ahead = (int)a.sight.ahead;
+  t.behind = (int)a.mask.behind, t.ahead = (int)a.mask.ahead;
   t.begin = t.first > t.ahead ? (t.first - t.ahead) / ROWS * ROWS : 0;
   t.limit = least(t.first + keys + t.behind, (int)a.queries);
-  t.ids = a.sight.ids ? a.sight.ids + blockIdx.z * a.sight.ids_row + a.q0 : NULL;
+  t.ids = a.mask.ids ? a.mask.ids + blockIdx.z * a.mask.ids_row + a.q0 : NULL;
   return t;
 }
 

@@ -32,8 +32,8 @@ attention<float> chunk(const sl_call *call, const sli_span *s, const void *ids) 
   a.keys = s->keys;
   a.kv_row = 2 * a.kv_heads * a.dim;
   a.kv_batch = call->in_type[1].dim[1] * a.kv_row;
-  a.sight = sli_sight_of(call->attrs, spans_of(call)->length, ids);
-  if (ids) a.sight.ids += s->at_key;
+  a.mask = sli_mask_of(call->attrs, spans_of(call)->length, ids);
+  if (ids) a.mask.ids += s->at_key;
   a.q = (const float *)call->in[0];
   a.k = (const float *)call->in[1] + s->key * a.kv_row;
   a.v = a.k + a.kv_row / 2;
@@ -54,7 +54,7 @@ attention<T> share(const sl_call *call, int64_t m, const void *record, const voi
   a.keys = call->tick.row + m;
   a.kv_row = 2 * a.kv_heads * a.dim;
   a.kv_batch = call->attrs->length * a.kv_row;
-  a.sight = sli_sight_of(call->attrs, call->attrs->length, ids);
+  a.mask = sli_mask_of(call->attrs, call->attrs->length, ids);
   a.q = (const T *)call->in[0];
   a.k = (const T *)record;
   a.v = a.k + a.kv_row / 2;

@@ -12,7 +12,7 @@ using namespace sli;
 /* ids: the input with the ids. */
 template <typename T> attention<T> separate(const sl_call *call, int ids) {
   attention<T> a = sizes<T>(call, &call->in_type[0], 0);
-  a.sight.ids = (const int32_t *)sli_optional(call, ids);
+  a.mask.ids = (const int32_t *)sli_optional(call, ids);
   rows_of_q(a, call->in_type[0].dim[2]);
   a.kv_row = call->in_type[1].dim[2];
   a.kv_batch = a.queries * a.kv_row;
@@ -24,7 +24,7 @@ template <typename T> attention<T> separate(const sl_call *call, int ids) {
 
 template <typename T> attention<T> packed(const sl_call *call, const sl_type *o, int ids) {
   attention<T> a = sizes<T>(call, o, 0);
-  a.sight.ids = (const int32_t *)sli_optional(call, ids);
+  a.mask.ids = (const int32_t *)sli_optional(call, ids);
   rows_of_q(a, call->in_type[0].dim[2]);
   a.kv_row = a.q_row;
   a.kv_batch = a.q_batch;
@@ -48,7 +48,7 @@ attention<T> piece(const sl_call *call, const sl_type *o, const void *record, co
   attention<T> a = sizes<T>(call, o, call->tick.row);
   a.kv_row = 2 * a.kv_heads * a.dim;
   a.kv_batch = call->attrs->length * a.kv_row;
-  a.sight = sli_sight_of(call->attrs, call->attrs->length, ids);
+  a.mask = sli_mask_of(call->attrs, call->attrs->length, ids);
   a.k = (const T *)record;
   a.v = a.k + a.kv_heads * a.dim;
   return a;

@@ -65,7 +65,7 @@ attention<float> view(const sl_call *call, int output, int64_t row, const void *
   rows_of_q(a, a.o_row);
   a.keys = cut_of(call)->starts[call->tick.piece + 1];
   a.kv_row = 2 * a.kv_heads * a.dim;
-  a.sight = sli_sight_of(call->attrs, call->attrs->length, ids);
+  a.mask = sli_mask_of(call->attrs, call->attrs->length, ids);
   a.q = (const float *)call->in[0];
   a.k = (const float *)call->in[1];
   a.v = a.k + a.kv_heads * a.dim;

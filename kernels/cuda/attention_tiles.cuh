@@ -248,10 +248,10 @@ template <int KEYS, typename T>
 __device__ inline seen_keys see_keys(const attention<T> &a, int i0, int queries) {
   seen_keys t;
   t.first = (int)a.q0 + i0;
-  t.behind = (int)a.sight.behind, t.ahead = (int)a.sight.ahead;
+  t.behind = (int)a.mask.behind, t.ahead = (int)a.mask.ahead;
   t.begin = t.first > t.behind ? (t.first - t.behind) / KEYS * KEYS : 0;
   t.limit = least(t.first + queries + t.ahead, (int)a.keys);
-  t.ids = a.sight.ids ? a.sight.ids + blockIdx.z * a.sight.ids_row : NULL;
+  t.ids = a.mask.ids ? a.mask.ids + blockIdx.z * a.mask.ids_row : NULL;
   return t;
 }
 
@@ -403,7 +403,7 @@ template <int D, typename T> inline bool can_group(const attention<T> &a) {
   constexpr int N = wide<T>;
   int64_t rows = a.q_row | a.q_batch | a.kv_row | a.kv_batch | a.o_row | a.o_batch;
   uintptr_t places = (uintptr_t)a.q | (uintptr_t)a.k | (uintptr_t)a.v | (uintptr_t)a.dout;
-  return a.dim == D && rows % N == 0 && places % (N * sizeof(T)) == 0 && !a.sight.ids &&
+  return a.dim == D && rows % N == 0 && places % (N * sizeof(T)) == 0 && !a.mask.ids &&
          has_warpgroups();
 }
 

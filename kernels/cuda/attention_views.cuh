@@ -22,7 +22,7 @@ template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, 
   a.heads = call->attrs->heads;
   a.kv_heads = kv_heads(call);
   a.dim = o->dim[2] / a.heads;
-  a.sight = sli_sight_of(call->attrs, a.keys, NULL);
+  a.mask = sli_mask_of(call->attrs, a.keys, NULL);
   a.o_row = o->dim[2];
   a.o_batch = a.queries * a.o_row;
   a.root = call->attrs->scale != 0 ? 1 / call->attrs->scale : sqrtf((float)a.dim);

@@ -24,7 +24,7 @@ static void *open_library(void) {
   return NULL;
 }
 
-static sl_status load(void) {
+static sl_status blas_load(void) {
   void *opened = open_library();
   if (!opened)
     return sl_fail(SL_E_UNSUPPORTED, "libcublasLt.so.%d, which GPUs need, was not found: install "
@@ -41,7 +41,7 @@ static sl_status load(void) {
 sl_status sli_blas_load(const sli_blas **blas) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&lock);
-  sl_status status = library ? SL_OK : load();
+  sl_status status = library ? SL_OK : blas_load();
   pthread_mutex_unlock(&lock);
   if (!status) *blas = &loaded;
   return status;

@@ -22,7 +22,7 @@
 #include <sluice/optimizer.h>
 
 #include "kernels/cuda/math.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 
 namespace sli {
 

@@ -25,7 +25,7 @@
 #include "kernels/bind.h"
 #include "kernels/cuda/order.h"
 #include "kernels/cuda/program.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 
 #define PAIR(first_, second_, input_, ...)                                             \
   {.first = &sl_op_##first_, .second = &sl_op_##second_, .input = input_,              \
@@ -56,7 +56,7 @@ enum { LONGEST_RUN = 256 };
 /* ---- checks ------------------------------------------------------------- */
 
 /* Returns true if the launch depends on valid lengths. */
-static bool has_rows(const sl_program_call *c) { return c->in_extent || c->out_extent; }
+static bool has_rows(const sl_program_call *c) { return c->in_length || c->out_length; }
 
 static bool overwrites(const sl_program_call *c) {
   return !(c->accumulate | c->accumulate_span | c->op->updates);

@@ -7,7 +7,7 @@
  * combination that it meets. A combination is everything that its launches depend on: the addresses
  * of the bases in use, whether an accumulated slot is written for the first time, the piece of the
  * sequence, and the scratch. Some programs are never captured: those with an op whose launch
- * depends on more (sli_cuda_row.varies), with a user-defined op, or with launches that depend on
+ * depends on more (sli_cuda_op.varies), with a user-defined op, or with launches that depend on
  * the number of rows. A program with a single step gains nothing and is not captured either.
  *
  * The first firing of a combination is launched step by step, so that kernels are loaded and
@@ -37,7 +37,7 @@
 
 #include "base/base.h"
 #include "kernels/bind.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 
 enum { TRIES = 8, IDLE = 4 * SLI_CUDA_GRAPHS };
 
@@ -78,10 +78,10 @@ static const char *wanted(void) {
 }
 
 static bool can_capture(const sl_program *program) {
-  if (program->nextents) return false;
+  if (program->nlengths) return false;
   for (int i = 0; i < sli_program_call_count(program); i++) {
-    const sli_cuda_row *row = sli_cuda_row_find(program->calls[i].op);
-    if (!row || row->varies) return false;
+    const sli_cuda_op *entry = sli_cuda_op_find(program->calls[i].op);
+    if (!entry || entry->varies) return false;
   }
   return true;
 }

@@ -57,7 +57,7 @@ size_t groups_bytes(int64_t rows, int64_t experts) {
          rounded((size_t)(experts + 1) * 2 * sizeof(int32_t));
 }
 
-/* Returns the number of valid ids, where a valid length (extent) limits them. */
+/* Returns the number of valid ids, where a valid length limits them. */
 int64_t valid_ids(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
   int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];

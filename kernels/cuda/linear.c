@@ -29,7 +29,7 @@
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/graphs.h"
 #include "kernels/cuda/linear.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
 /* multiple that the fast kernels need */
@@ -152,7 +152,7 @@ static bool wants_tf32(void) {
 
 /* Describes our row-major [rows, columns] to the library or, if `turned`, a matrix stored as
  * [columns, rows]. */
-static cublasStatus_t describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
+static cublasStatus_t linear_describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
                                cudaDataType_t type, bool turned, int64_t rows, int64_t columns,
                                int64_t ld) {
   return blas->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)(turned ? rows : columns),
@@ -205,10 +205,10 @@ static cublasStatus_t make_operation(product *p, const sl_call *call, const shap
 static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape *s) {
   cudaDataType_t type = s->bf16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t status =
-      describe(p->blas, &p->left, type, s->a_transposed, s->m, s->k, s->lda);
-  if (!status) status = describe(p->blas, &p->right, type, s->b_transposed, s->k, s->n, s->ldb);
+      linear_describe(p->blas, &p->left, type, s->a_transposed, s->m, s->k, s->lda);
+  if (!status) status = linear_describe(p->blas, &p->right, type, s->b_transposed, s->k, s->n, s->ldb);
   if (!status)
-    status = describe(p->blas, &p->result, type_of(call->out_type[0].dtype), false, s->m, s->n,
+    status = linear_describe(p->blas, &p->result, type_of(call->out_type[0].dtype), false, s->m, s->n,
                       s->ldc);
   return status;
 }
@@ -364,7 +364,7 @@ static const void *operand(const sl_call *call, const product *p, int which, cha
   return to;
 }
 
-static void run(const product *p, const void *left, const void *right, float keep, void *to,
+static void linear_run(const product *p, const void *left, const void *right, float keep, void *to,
                 void *workspace, void *stream) {
   float one = 1;
   cublasStatus_t status = p->blas->cublasLtMatmul(
@@ -384,9 +384,9 @@ static void multiply(const sl_call *call, const product *p, const void *aux, voi
   float keep = call->accumulate & 1 ? 1 : 0;
   if (bias) set_pointer(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   if (aux) set_pointer(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
-  run(p, left, right, keep, to, scratch, stream);
+  linear_run(p, left, right, keep, to, scratch, stream);
   if (p->rest)
-    run(p->rest, (const char *)left + p->rest_left, right, keep, (char *)to + p->rest_to, scratch,
+    linear_run(p->rest, (const char *)left + p->rest_left, right, keep, (char *)to + p->rest_to, scratch,
         stream);
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/graphs.h"
 #include "kernels/cuda/linear.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 #include "ops/matmul.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, A = 0, B, C, MATRICES };

@@ -5,7 +5,7 @@
 #include "kernels/cuda/order.h"
 
 #include "base/base.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 
 static sli_span span_of(sl_place place, const sl_type *type) {
   if (place.base < 0 || type->ndim < 0) return (sli_span){-1, 0, 0};
@@ -39,7 +39,7 @@ bool sli_call_writes(const sl_program_call *c, sli_span span) {
   return false;
 }
 
-static bool is_known(const sl_program_call *c) { return c->nout > 0 && sli_cuda_row_find(c->op); }
+static bool is_known(const sl_program_call *c) { return c->nout > 0 && sli_cuda_op_find(c->op); }
 
 bool sli_calls_commute(const sl_program_call *a, const sl_program_call *b) {
   if (!is_known(a) || !is_known(b)) return false;

@@ -12,22 +12,22 @@
 #include "kernels/bind.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fuse.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 #include "ops/ops.h"
 
 /* Fills the state that c->state points to. */
 static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call *made) {
   sl_call call = sli_call_shape(c);
-  const sli_cuda_row *row = sli_cuda_row_find(c->op);
-  const sl_kernel *own = row ? NULL : sli_op_kernel(c->op, "cuda");
-  if (!row && !own)
+  const sli_cuda_op *entry = sli_cuda_op_find(c->op);
+  const sl_kernel *own = entry ? NULL : sli_op_kernel(c->op, "cuda");
+  if (!entry && !own)
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
                    c->op->name);
-  *made = (sli_cuda_call){.launch = row ? row->launch : own->launch,
-                          .release = row ? row->release : own->release,
-                          .shared = c->op->keeps && (!row || row->shares),
-                          .knows_rows = row && row->knows_rows};
-  sli_prepare *prepare = row ? row->prepare : own->prepare;
+  *made = (sli_cuda_call){.launch = entry ? entry->launch : own->launch,
+                          .release = entry ? entry->release : own->release,
+                          .shared = c->op->keeps && (!entry || entry->shares),
+                          .knows_rows = entry && entry->knows_rows};
+  sli_prepare *prepare = entry ? entry->prepare : own->prepare;
   if (!prepare) return SL_OK;
   return made->shared ? sli_state_share(&call, device, prepare, &made->state)
                       : prepare(&call, &made->state);
@@ -55,10 +55,10 @@ static bool is_timed(const sl_program *program) {
 }
 
 static sl_status make_steps(sl_program *program) {
-  sli_cuda_extents *extents;
-  SLI_TRY(sli_cuda_extents_create(program, &extents));
+  sli_cuda_lengths *lengths;
+  SLI_TRY(sli_cuda_lengths_create(program, &lengths));
   sli_cuda_program *made = sli_calloc(1, sizeof *made);
-  made->extents = extents;
+  made->lengths = lengths;
   made->nvariants = SLI_MAX(program->nvariants, 1);
   made->is_timed = is_timed(program);
   made->variants = sli_calloc((size_t)made->nvariants, sizeof *made->variants);
@@ -81,7 +81,7 @@ static void release_steps(sl_program *program) {
   if (!made) return;
   for (int v = 0; v < made->nvariants; v++) sli_cuda_unfuse(&made->variants[v]);
   sli_cuda_graphs_destroy(made->graphs);
-  sli_cuda_extents_destroy(made->extents);
+  sli_cuda_lengths_destroy(made->lengths);
   free(made->variants);
   free(made);
   program->state = NULL;
@@ -105,8 +105,8 @@ void sli_cuda_program_release(sl_program *program) {
 
 static size_t call_scratch(const sl_program_call *c, int threads) {
   sl_call call = sli_call_shape(c);
-  const sli_cuda_row *row = sli_cuda_row_find(c->op);
-  if (row) return row->scratch ? row->scratch(&call) : 0;
+  const sli_cuda_op *entry = sli_cuda_op_find(c->op);
+  if (entry) return entry->scratch ? entry->scratch(&call) : 0;
   const sl_kernel *own = sli_op_kernel(c->op, "cuda");
   return own && own->scratch ? own->scratch(&call, threads) : 0;
 }

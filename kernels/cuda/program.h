@@ -5,7 +5,7 @@
 
 #include <sluice/program.h>
 
-#include "kernels/cuda/extents.h"
+#include "kernels/cuda/lengths.h"
 #include "kernels/cuda/graphs.h"
 
 /* State of a program's call. */
@@ -15,9 +15,9 @@ typedef struct sli_cuda_call {
   void *state; /* the op's own state */
   bool shared; /* shared with other calls */
   /* number of its first output with a valid length set by the call, among all of the program
-   * (extents.c) */
+   * (lengths.c) */
   int fill;
-  bool knows_rows; /* sli_cuda_row.knows_rows */
+  bool knows_rows; /* sli_cuda_op.knows_rows */
 } sli_cuda_call;
 
 /* Unit of launching: one call, or several fused ones. */
@@ -40,7 +40,7 @@ typedef struct sli_cuda_program {
   int nvariants;
   sli_cuda_steps *variants; /* indexed by sli_program_variant() */
   sli_cuda_graphs *graphs;  /* NULL: launched step by step */
-  sli_cuda_extents *extents; /* NULL: slots are always full */
+  sli_cuda_lengths *lengths; /* NULL: slots are always full */
   bool is_timed;            /* some call wants its time measured */
   uint64_t fired;           /* firings, while some remain to be timed */
   int timed;                /* timed firings */

@@ -36,8 +36,8 @@ typedef struct cuda_queue {
    * acquire */
   _Atomic uint64_t completed;
   uint64_t replayed;         /* launches replayed as graphs */
-  /* valid lengths (extents) of the program of each firing in flight */
-  sli_cuda_extents *extents[RING];
+  /* valid lengths of the program of each firing in flight */
+  sli_cuda_lengths *lengths[RING];
   bool failed;
   char why[400];             /* first failure */
 } cuda_queue;
@@ -110,7 +110,7 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
 /* A firing, and the context for its steps. */
 typedef struct work {
   cuda_queue *q;
-  sli_cuda_extents *extents; /* NULL: all slots are full */
+  sli_cuda_lengths *lengths; /* NULL: all slots are full */
   const sli_cuda_steps *steps;
   const sl_firing *firing;
   sl_tick tick;
@@ -125,7 +125,7 @@ static bool launch_call(const work *w, const sl_program_call *c) {
   if (!sli_call_bind(c, w->firing, &w->tick, in, out, &call)) return false;
   call.state = made->state;
   call.scratch = w->q->scratch;
-  if (c->in_extent || c->out_extent) sli_cuda_extents_launch(w->extents, c, &call, w->q->stream);
+  if (c->in_length || c->out_length) sli_cuda_lengths_launch(w->lengths, c, &call, w->q->stream);
   else made->launch(&call, w->q->stream);
   must_be_launched(w->q, c->op->name);
   return true;
@@ -158,9 +158,9 @@ static void launch_timed(const work *w) {
 
 static void launch_program(cuda_queue *q, const sl_program *program, const sl_firing *firing) {
   sli_cuda_program *made = program->state;
-  work w = {.q = q, .extents = made->extents, .firing = firing};
-  q->extents[q->launched % RING] = made->extents;
-  if (made->extents) sli_cuda_extents_begin(made->extents, firing, q->launched);
+  work w = {.q = q, .lengths = made->lengths, .firing = firing};
+  q->lengths[q->launched % RING] = made->lengths;
+  if (made->lengths) sli_cuda_lengths_begin(made->lengths, firing, q->launched);
   w.steps = &made->variants[sli_program_variant(program, firing, &w.tick)];
   sli_cuda_launch how = {launch_steps, &w, q->stream, q->scratch};
   bool replayed = false;
@@ -182,13 +182,13 @@ static bool cuda_passed(void *queue, uint64_t fence) {
 
 /* Takes the valid rows of a complete firing. */
 static void take_rows(cuda_queue *q, uint64_t fence) {
-  sli_cuda_extents **extents = &q->extents[fence % RING];
+  sli_cuda_lengths **lengths = &q->lengths[fence % RING];
   const sl_program_call *culprit;
-  if (*extents && !q->failed && sli_cuda_extents_complete(*extents, fence, &culprit)) {
+  if (*lengths && !q->failed && sli_cuda_lengths_complete(*lengths, fence, &culprit)) {
     q->failed = true;
     snprintf(q->why, sizeof q->why, "op %s (%s): %s", culprit->name, culprit->op->name, sl_detail());
   }
-  *extents = NULL;
+  *lengths = NULL;
 }
 
 static void complete(cuda_queue *q, uint64_t fence) {

@@ -96,7 +96,7 @@ static double share_of(const sli_cuda_step *step, const sl_program_call *c) {
   return bytes;
 }
 
-static void add(const sli_cuda_step *step, float ms) {
+static void times_add(const sli_cuda_step *step, float ms) {
   double all = 0;
   for (int i = 0; i < step->ncalls; i++) all += share_of(step, step->calls[i]);
   for (int i = 0; i < step->ncalls; i++) {
@@ -112,7 +112,7 @@ cudaError_t sli_cuda_times_read(sli_cuda_times *t, uint64_t completed) {
     float ms = 0;
     cudaError_t error = m.step ? cudaEventElapsedTime(&ms, t->before, m.event) : cudaSuccess;
     if (error) return error;
-    if (m.step) add(m.step, ms);
+    if (m.step) times_add(m.step, ms);
     give_back(t, t->before);
     t->before = m.event;
     t->first = (t->first + 1) % t->most;

@@ -25,9 +25,9 @@ typedef struct entry {
 static entry *all_files; /* all files of the process, guarded by the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-bool sli_disk_told(const char *word) {
-  const char *told = getenv("SLUICE_DISK");
-  return told && strstr(told, word);
+bool sli_disk_setting(const char *word) {
+  const char *setting = getenv("SLUICE_DISK");
+  return setting && strstr(setting, word);
 }
 
 const sli_disk_file *sli_disk_file_of(const void *address) {
@@ -71,7 +71,7 @@ static sl_status check_folder(const char *folder) {
 /* Opens a nameless file. If the file system lacks O_TMPFILE, the file is created and unlinked at
  * once. */
 static int open_nameless(const char *folder) {
-  int fd = sli_disk_told("named") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  int fd = sli_disk_setting("named") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0) return fd;
   char *path = sli_format("%s/sluice-XXXXXX", folder);
   fd = mkostemp(path, O_CLOEXEC);
@@ -115,7 +115,7 @@ static sl_status reserve(const char *folder, int fd, size_t bytes) {
 static bool make_direct(int fd) {
   _Alignas(SLI_DISK_PAGE) char page[SLI_DISK_PAGE];
   int flags = fcntl(fd, F_GETFL);
-  if (sli_disk_told("cached") || fcntl(fd, F_SETFL, flags | O_DIRECT)) return false;
+  if (sli_disk_setting("cached") || fcntl(fd, F_SETFL, flags | O_DIRECT)) return false;
   if (pread(fd, page, sizeof page, 0) == sizeof page) return true;
   fcntl(fd, F_SETFL, flags);
   return false;
@@ -171,7 +171,7 @@ sl_status sli_disk_file_create(const char *where, size_t bytes, void **memory) {
 }
 
 /* Removes an entry from the table and returns it; the caller owns it. */
-static entry *leave(const void *memory) {
+static entry *disk_file_leave(const void *memory) {
   pthread_mutex_lock(&lock);
   entry **at = &all_files;
   while (*at && (*at)->file.begin != memory) at = &(*at)->next;
@@ -182,7 +182,7 @@ static entry *leave(const void *memory) {
 }
 
 void sli_disk_file_destroy(void *memory) {
-  entry *e = memory ? leave(memory) : NULL;
+  entry *e = memory ? disk_file_leave(memory) : NULL;
   if (!e) return;
   close(e->file.fd);
   munmap(e->file.begin, e->file.bytes);

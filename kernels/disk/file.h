@@ -29,6 +29,6 @@ const sli_disk_file *sli_disk_file_of(const void *address);
 /* Returns true if the environment variable SLUICE_DISK has the word. Its words are for tests:
  * "plain" turns off io_uring, "cached" turns off direct I/O, "named" gives files a name for a
  * moment. */
-bool sli_disk_told(const char *word);
+bool sli_disk_setting(const char *word);
 
 #endif

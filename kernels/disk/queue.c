@@ -51,9 +51,9 @@ static void disk_close(void *queue) {
 }
 
 /* Starts a copy: queues it for the ring if the ring can carry it, else copies at once. */
-static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_extents *x,
+static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_lengths *x,
                             void *to, const void *from) {
-  sl_type valid = sli_valid_type(x, c->in_extent, 0, &c->in_type[0]);
+  sl_type valid = sli_valid_type(x, c->in_length, 0, &c->in_type[0]);
   size_t all = sl_type_bytes(&c->in_type[0]), bytes = sl_type_bytes(&valid);
   if (bytes < all) bytes = SLI_MIN(sli_disk_pages(bytes), all); /* slots are whole pages */
   if (!bytes) return SL_OK;
@@ -70,15 +70,15 @@ static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_fir
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
   sl_status status = SL_OK;
-  int32_t numbers[2 * program->nextents + 1];
-  sli_extents x = sli_extents_load(program, firing, numbers);
+  int32_t numbers[2 * program->nlengths + 1];
+  sli_lengths x = sli_lengths_load(program, firing, numbers);
   q->count = 0;
   for (int i = 0; i < program->ncalls && !status; i++) {
     const void *from = sli_place_address(calls[i].in[0], firing->bases);
     void *to = sli_place_address(calls[i].out[0], firing->bases);
     if (from && to) status = begin_copy(q, &calls[i], &x, to, from);
   }
-  sli_extents_keep(&x, program, firing);
+  sli_lengths_keep(&x, program, firing);
   return status || !q->count ? status : sli_disk_ring_go(q->ring, q->ways, q->count);
 }
 

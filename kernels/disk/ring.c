@@ -21,7 +21,7 @@ struct sli_disk_ring {
 
 sli_disk_ring *sli_disk_ring_open(void) {
   sli_disk_ring *r = sli_calloc(1, sizeof *r);
-  int error = sli_disk_told("plain") ? -ENOSYS : io_uring_queue_init(DEPTH, &r->uring, 0);
+  int error = sli_disk_setting("plain") ? -ENOSYS : io_uring_queue_init(DEPTH, &r->uring, 0);
   if (!error) return r;
   free(r);
   errno = -error;

@@ -41,8 +41,8 @@ static float value_of(const sl_tick *tick, int64_t i) {
 /* Of slots with rows: none of them, or any number. */
 static int64_t rows_in(int64_t tick, int64_t all) { return tick % 3 == 1 ? 0 : tick * 611 % (all + 1); }
 
-static int64_t rows_of(const sl_call *call, const int32_t *extents, const sl_type *type) {
-  return extents ? rows_in(call->tick.number, type->dim[0]) : type->dim[0];
+static int64_t rows_of(const sl_call *call, const int32_t *lengths, const sl_type *type) {
+  return lengths ? rows_in(call->tick.number, type->dim[0]) : type->dim[0];
 }
 
 static void make_op(const sl_call *call) {
@@ -87,10 +87,10 @@ static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, 
   static const int16_t first[] = {0, 0, SL_NONE};
   int32_t *rows = sl_plan_alloc(plan, sizeof *rows);
   *rows = (int32_t)s->numbers;
-  program->nextents = 1, program->nread = nin;
-  program->extent_rows = rows;
-  program->base_extent = first;
-  call->in_extent = call->out_extent = first;
+  program->nlengths = 1, program->nread = nin;
+  program->length_rows = rows;
+  program->base_length = first;
+  call->in_length = call->out_length = first;
   return program;
 }
 

@@ -182,7 +182,7 @@ static void compare(const simulation *s, const sli_flow *flow) {
   const sl_plan *plan = s->plan;
   const sli_flow_state at = {.fired = s->fired, .begun = s->begun};
   for (int32_t r = 0; r < plan->nregs; r++) {
-    int32_t who, used = sli_flow_used(flow, &at, r, &who);
+    int32_t holder, used = sli_flow_used(flow, &at, r, &holder);
     CHECK(used == used_with_shared(s, r), "seed %" PRIu64 ": %d slots of %s in use, not %d",
           s->seed, used, plan->regs[r].name, used_with_shared(s, r));
     bool owed = false;
@@ -193,7 +193,7 @@ static void compare(const simulation *s, const sli_flow *flow) {
             "seed %" PRIu64 ": key %d of %s is%s ready", s->seed, (int)key, plan->regs[r].name,
             ready ? "" : " not");
     }
-    CHECK(!owed || plan->regs[r].producer == SL_NONE || who != SL_NONE,
+    CHECK(!owed || plan->regs[r].producer == SL_NONE || holder != SL_NONE,
           "seed %" PRIu64 ": somebody has %s", s->seed, plan->regs[r].name);
   }
   for (int32_t a = 0; a < plan->nactors; a++) {

@@ -198,7 +198,7 @@ static void other_queue(ring *r) { r->plan->actors[1].queue = 1; }
 /* Over the first, whose slots it shared. */
 static void lie_over(ring *r) {
   sl_register *over = &r->plan->regs[r->made[1]];
-  over->over = over->shares;
+  over->aliases = over->shares;
   over->shares = 0;
 }
 static void two_slots_over(ring *r) {
@@ -211,7 +211,7 @@ static void other_device_over(ring *r) {
   r->plan->regs[r->made[0]].quota = r->plan->regs[r->made[1]].quota = 1;
   r->plan->regs[r->made[1]].device = 1;
 }
-static void later_over(ring *r) { r->plan->regs[r->made[0]].over = r->made[1] + 1; }
+static void later_over(ring *r) { r->plan->regs[r->made[0]].aliases = r->made[1] + 1; }
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 60);

@@ -38,7 +38,7 @@ static sl_program *program_of(sl_plan *plan, const sl_op *op, int nin, int nout)
 
 static void add_register(sl_plan *plan, const char *name, int32_t over, int32_t rows) {
   sl_plan_add_register(plan, (sl_register){.name = name, .quota_name = name, .quota = over < 0 ? 3 : 1, .pool = SL_NONE,
-                                           .memory = SL_MEMORY_ACTIVATIONS, .over = over > 0 ? over : 0, .rows = rows,
+                                           .memory = SL_MEMORY_ACTIVATIONS, .aliases = over > 0 ? over : 0, .rows = rows,
                                            .slot_bytes = NUMBERS * sizeof(float)});
 }
 
@@ -139,12 +139,12 @@ static void rows_are_counted_by_their_own_number(bool other, bool filled) {
   add_register(plan, "x", -1, NUMBERS);
   sl_actor *a = add_actor(plan, "make", filled ? &fill_op : &make_op, 0, NULL, 1, &(sl_port){0, each});
   a->source = true;
-  a->program->nextents = 1, a->program->extent_rows = rows, a->program->base_extent = &numbers[0];
-  a->program->calls->out_extent = &numbers[0];
+  a->program->nlengths = 1, a->program->length_rows = rows, a->program->base_length = &numbers[0];
+  a->program->calls->out_length = &numbers[0];
   a = add_actor(plan, "use", &make_op, 1, &(sl_port){0, each}, 0, NULL);
-  a->program->nextents = 2, a->program->nread = 1, a->program->extent_rows = rows;
-  a->program->base_extent = numbers;
-  a->program->calls->in_extent = &numbers[other];
+  a->program->nlengths = 2, a->program->nread = 1, a->program->length_rows = rows;
+  a->program->base_length = numbers;
+  a->program->calls->in_length = &numbers[other];
   is_refused(plan, filled ? "actor use, op make: input 0 lies in register x, and is told of rows of another one"
                           : "actor make, register x: no call says how many rows of it are valid");
 }

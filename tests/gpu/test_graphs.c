@@ -7,7 +7,7 @@
 #include <sluice/optimizer.h>
 
 #include "kernels/cuda/graphs.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 #include "tests/gpu/device_call.h"
 
 #ifdef SLUICE_EMULATED
@@ -181,7 +181,7 @@ static void check_queues(void) {
 /* ---- what is never captured ------------------------------------------------ */
 
 static void copy_my_way(const sl_call *call, void *stream) {
-  sli_cuda_row_find(&sl_op_copy)->launch(call, stream);
+  sli_cuda_op_find(&sl_op_copy)->launch(call, stream);
 }
 
 static void check_own_op(void) {

@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/program.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 #include "ops/ops.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/claims.h"
@@ -265,7 +265,7 @@ static void check_over(const kernel *k, void *const *initial, void *const *want,
 }
 
 static bool may_lie(const kernel *k, int o, int over) {
-  return !over || (o < k->nout && k->op->over[o] >> (over - 1) & 1 &&
+  return !over || (o < k->nout && k->op->in_place[o] >> (over - 1) & 1 &&
                    sl_type_equal(&k->out_type[o], &k->in_type[over - 1]));
 }
 
@@ -406,7 +406,7 @@ static void check_claim(const claim *c, bool bf16) {
 static void check_math_claims(bool bf16, const sl_op *only) {
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
-    if (!sli_cuda_row_find(m->op) || (only && m->op != only)) continue; /* CPUs alone run it */
+    if (!sli_cuda_op_find(m->op) || (only && m->op != only)) continue; /* CPUs alone run it */
     claim c = {m->op, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]}, m->below};
     from = m->from;
     check_claim(&c, bf16);
@@ -533,7 +533,7 @@ static kernel again_create(const cut *c, const kernel *forward) {
   for (int i = 0; i < given; i++) types[i] = forward->in_type[i];
   types[given] = forward->out_type[2];
   if (c->ids) types[given + 1] = forward->out_type[last];
-  const sl_op *op = forward->op->again;
+  const sl_op *op = forward->op->rematerialized;
   kernel k = kernel_create(op, forward->attrs, nin, types, sli_op_outputs(op, &c->attrs, nin));
   for (int i = 0; i < given; i++) memcpy(k.in[i], forward->in[i], sl_type_bytes(&types[i]));
   memcpy(k.in[given], forward->out[2], sl_type_bytes(&types[given]));
@@ -857,10 +857,10 @@ static void check_weighted_loss_of_parts(int64_t rows, int n) {
 }
 
 static void check_every_row_is_there(void) {
-#define HOST(name, ...) CHECK(!sli_cuda_row_find(&sl_op_##name), #name " is for the CPU alone");
-#define ROW(name, ...) CHECK(sli_cuda_row_find(&sl_op_##name), #name " has no CUDA row");
-#define PRODUCT ROW
-#include "kernels/cuda/rows.def"
+#define HOST(name, ...) CHECK(!sli_cuda_op_find(&sl_op_##name), #name " is for the CPU alone");
+#define CUDA_OP(name, ...) CHECK(sli_cuda_op_find(&sl_op_##name), #name " has no CUDA row");
+#define PRODUCT CUDA_OP
+#include "kernels/cuda/ops.def"
 }
 
 /* A model has many calls that turn by the same angles, and one table of them. */

@@ -325,7 +325,7 @@ static const sl_register *find_cover(const sl_plan *plan, bool *turn) {
   *turn = false;
   for (int32_t r = 0; r < plan->nregs; r++) {
     *turn |= !strcmp(plan->regs[r].name, "turn:F0");
-    if (!found && plan->regs[r].over) found = &plan->regs[r];
+    if (!found && plan->regs[r].aliases) found = &plan->regs[r];
   }
   return found;
 }
@@ -340,7 +340,7 @@ static void check_cover(const how *h, bool want) {
   CHECK(!over == !want && turn == (want && h->unclipped), "%s, %d microbatches, %d pieces: %s, turn %d", h->schedule,
         h->microbatches, h->pieces, over ? over->name : "nothing lies over anything", turn);
   if (want) {
-    const sl_register *under = &plan->regs[over->over - 1];
+    const sl_register *under = &plan->regs[over->aliases - 1];
     CHECK(over->memory == SL_MEMORY_GRADIENTS && under->memory == SL_MEMORY_ACTIVATIONS, "%s over %s", over->name,
           under->name);
     CHECK(under->slot_stride < sl_slot_payload(over) + sl_slot_payload(under), "%zu bytes are less than both",

@@ -54,9 +54,9 @@ static void check_over(const kernel *k, int o, int i) {
 static void check_call(kernel *k) {
   kernel_run(k, NULL);
   check_teams(k);
-  for (int o = 0; o < k->nout && o < SL_OVERS; o++)
+  for (int o = 0; o < k->nout && o < SL_IN_PLACE_OUTPUTS; o++)
     for (int i = 0; i < k->nin; i++)
-      if (k->in[i] && k->op->over[o] >> i & 1 && sl_type_equal(&k->out_type[o], &k->in_type[i]))
+      if (k->in[i] && k->op->in_place[o] >> i & 1 && sl_type_equal(&k->out_type[o], &k->in_type[i]))
         check_over(k, o, i);
 }
 

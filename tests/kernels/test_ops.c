@@ -32,7 +32,7 @@ static void check_rows(void) {
     CHECK(!kernel->release || kernel->prepare, "%s releases what nothing prepares", op->name);
     CHECK(!kernel->prepare == !op->fixed, "%s is prepared for its types, or not, and says otherwise", op->name);
     CHECK(!op->keeps || kernel->prepare, "%s keeps what nothing prepares", op->name);
-    CHECK(!op->again || op->updates, "%s updates nothing, and is another row when made again",
+    CHECK(!op->rematerialized || op->updates, "%s updates nothing, and is another row when made again",
           op->name);
   }
   CHECK(!sl_ops[SLI_COUNT(names)], "there are more rows than lines");

@@ -65,7 +65,7 @@ static struct sl_team *team;
 
 static bool may_lie(const kernel *k, int o, int i) {
   const sl_type *out = &k->out_type[o], *in = &k->in_type[i];
-  return k->op->over[o] >> i & 1 && out->dtype == in->dtype &&
+  return k->op->in_place[o] >> i & 1 && out->dtype == in->dtype &&
          sl_type_bytes(out) == sl_type_bytes(in);
 }
 
@@ -81,13 +81,13 @@ static kernel overlaid(const kernel *k, const int *over) {
     memcpy(c.in[i], k->in[i], sl_type_bytes(&k->in_type[i]));
   }
   for (int o = 0; o < k->nout; o++)
-    c.out[o] = o < SL_OVERS && over[o] != NOWHERE ? c.in[over[o]] : array_create(&k->out_type[o]);
+    c.out[o] = o < SL_IN_PLACE_OUTPUTS && over[o] != NOWHERE ? c.in[over[o]] : array_create(&k->out_type[o]);
   return c;
 }
 
 static void free_overlaid(kernel *c, const int *over) {
   for (int o = 0; o < c->nout; o++)
-    if (o >= SL_OVERS || over[o] == NOWHERE) free(c->out[o]);
+    if (o >= SL_IN_PLACE_OUTPUTS || over[o] == NOWHERE) free(c->out[o]);
   for (int i = 0; i < c->nin; i++) {
     bool again = false;
     for (int j = 0; j < i; j++) again |= c->in[j] == c->in[i];
@@ -114,7 +114,7 @@ static int check_places(const kernel *k) {
   int tried = 0;
   for (int a = NOWHERE; a < k->nin; a++)
     for (int b = NOWHERE; b < (k->nout > 1 ? k->nin : 0); b++) {
-      const int over[SL_OVERS] = {a, b};
+      const int over[SL_IN_PLACE_OUTPUTS] = {a, b};
       bool clash = a != NOWHERE && b != NOWHERE && k->in[a] == k->in[b];
       if (clash || (a != NOWHERE && !may_lie(k, 0, a)) || (b != NOWHERE && !may_lie(k, 1, b)))
         continue;
@@ -152,7 +152,7 @@ static void check_all(uint64_t seed) {
 
 static void check_every_row_that_says_so_is_here(void) {
   for (int i = 0; sl_ops[i]; i++) {
-    bool here = !sl_ops[i]->over[0] && !sl_ops[i]->over[1];
+    bool here = !sl_ops[i]->in_place[0] && !sl_ops[i]->in_place[1];
     for (size_t w = 0; w < sizeof works / sizeof *works; w++) here |= works[w].op == sl_ops[i];
     here |= claim_covers(sl_ops[i]); /* in test_claims.c */
     CHECK(here, "%s has outputs that may lie over inputs, and is not tested", sl_ops[i]->name);

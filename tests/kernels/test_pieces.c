@@ -177,7 +177,7 @@ static void run_forward(whole *w, const cut *c, int p) {
  * values they were made of. */
 static void run_again(whole *w, int p) {
   const kernel *forward = &w->pieces[p];
-  const sl_op *op = forward->op->again;
+  const sl_op *op = forward->op->rematerialized;
   int given = forward->nin, nin = given + 1 + has_ids(w), last = forward->nout - 1;
   sl_type types[6];
   for (int i = 0; i < given; i++) types[i] = forward->in_type[i];

@@ -616,7 +616,7 @@ static void check_signatures(const claim *c) {
   int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
   CHECK(n >= 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
   for (int s = 0; s < n; s++) /* rows that go where their experts are: test_expert_parallel.c */
-    for (int round = 0; round < 4 && how[s].out[0].kind != SL_ROUTED; round++) check_signature(c, &how[s]);
+    for (int round = 0; round < 4 && how[s].out[0].kind != SL_DISPATCHED; round++) check_signature(c, &how[s]);
 }
 
 /* ---- all of it, on one level -------------------------------------------------------------- */

@@ -14,9 +14,9 @@
 static const struct {
   const char *name, *how;
 } on_gpus[] = {
-#define ROW(name, ...) {#name, "yes"},
+#define CUDA_OP(name, ...) {#name, "yes"},
 #define PRODUCT(name) {#name, "library"},
-#include "kernels/cuda/rows.def"
+#include "kernels/cuda/ops.def"
 };
 
 static const char *on_gpu(const sl_op *op) {

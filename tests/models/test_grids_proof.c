@@ -119,14 +119,14 @@ static int check_over(const sl_plan *plan, const char *name) {
   int count = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
-    if (!r->over) continue;
-    const sl_register *under = &plan->regs[r->over - 1];
-    CHECK(all_come_before(plan, r->over - 1, r->producer, 0), "%s: %s is written while %s is read",
+    if (!r->aliases) continue;
+    const sl_register *under = &plan->regs[r->aliases - 1];
+    CHECK(all_come_before(plan, r->aliases - 1, r->producer, 0), "%s: %s is written while %s is read",
           name, r->name, under->name);
     CHECK(all_come_before(plan, i, under->producer, 1), "%s: %s is read while %s is written", name,
           r->name, under->name);
     for (int32_t j = 0; j < i; j++)
-      CHECK(plan->regs[j].over != r->over, "%s: %s and %s both lie over %s", name,
+      CHECK(plan->regs[j].aliases != r->aliases, "%s: %s and %s both lie over %s", name,
             plan->regs[j].name, r->name, under->name);
     count++;
   }

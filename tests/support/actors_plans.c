@@ -170,8 +170,8 @@ static bool later_launch(void *queue, const sl_program *program, const sl_firing
   q->flights[at].tick = firing->tick;
   memcpy(q->flights[at].bases, firing->bases, nbases * sizeof *firing->bases);
   memcpy(q->flights[at].first, firing->first, nbases);
-  q->flights[at].sized = firing->extents;
-  if (firing->extents) memcpy(q->flights[at].extents, firing->extents, nbases * sizeof *firing->extents);
+  q->flights[at].sized = firing->lengths;
+  if (firing->lengths) memcpy(q->flights[at].extents, firing->lengths, nbases * sizeof *firing->lengths);
   return false;
 }
 
@@ -185,7 +185,7 @@ static bool later_done(void *queue, uint64_t fence, uint64_t now_ns) {
   size_t at = fence % LATER_MOST;
   sl_firing firing = {.tick = q->flights[at].tick, .bases = q->flights[at].bases,
                       .first = q->flights[at].first,
-                      .extents = q->flights[at].sized ? q->flights[at].extents : NULL};
+                      .lengths = q->flights[at].sized ? q->flights[at].extents : NULL};
   sl_queue_cpu.launch(q->cpu, q->flights[at].program, &firing, 0, 0, &none);
   q->completed++;
   return true;

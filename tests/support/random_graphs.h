@@ -370,7 +370,7 @@ static inline bool comes_along(const sl_op *op) {
   for (size_t i = 0; i < SLI_COUNT(shares); i++)
     if (shares[i] == op) return true;
   for (int i = 0; sl_ops[i]; i++)
-    if (is_of_gradients(op, sl_ops[i]) || sl_ops[i]->pieced == op || sl_ops[i]->again == op ||
+    if (is_of_gradients(op, sl_ops[i]) || sl_ops[i]->pieced == op || sl_ops[i]->rematerialized == op ||
         sl_ops[i]->parts == op || sl_ops[i]->swept == op)
       return true;
   return false;

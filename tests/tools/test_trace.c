@@ -82,7 +82,7 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
     const sl_register *x = &ran->regs[i], *y = &read->regs[i];
     CHECK(x->kept == y->kept && x->quota_most == y->quota_most && x->activation == y->activation &&
               x->producer == y->producer && x->nconsumers == y->nconsumers &&
-              x->slot_stride == y->slot_stride && x->shares == y->shares && x->over == y->over,
+              x->slot_stride == y->slot_stride && x->shares == y->shares && x->aliases == y->aliases,
           "register %s", x->name);
   }
   for (int32_t i = 0; i < ran->nactors; i++)

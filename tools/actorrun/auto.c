@@ -115,7 +115,7 @@ static sl_status begin_anew(const attempt *a, const attempt *other, char *name) 
   return status;
 }
 
-static void choose(attempt *a) {
+static void auto_choose(attempt *a) {
   planner *p = &a->planner;
   a->status = planner_init(p, &a->settings);
   if (a->status == SL_E_USAGE) a->status = sl_fail(a->status, "--auto: %s", sl_detail());
@@ -135,7 +135,7 @@ static void choose_whole(attempt *whole, const attempt *each, sli_arena *arena) 
   whole->settings = *s, whole->here = "here-whole";
   whole->settings.devices.threads = s->devices.count, whole->settings.devices.count = 1;
   whole->status = take_machine(&whole->settings, whole->here, arena);
-  if (!whole->status) choose(whole);
+  if (!whole->status) auto_choose(whole);
 }
 
 static bool is_better(const attempt *a, const attempt *b) {
@@ -148,7 +148,7 @@ sl_status auto_run(settings *s, char *name) {
   if (status) return status;
   count_devices(s);
   each.settings = *s;
-  choose(&each);
+  auto_choose(&each);
   choose_whole(&whole, &each, &s->arena);
   if (is_better(&whole, &each)) status = begin_anew(&whole, &each, name);
   else if (!each.status) status = begin_anew(&each, &whole, name);

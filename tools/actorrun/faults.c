@@ -17,7 +17,7 @@ typedef struct line {
   size_t length;
 } line;
 
-static void add(line *l, const char *text) {
+static void faults_add(line *l, const char *text) {
   size_t n = strnlen(text, sizeof l->text - l->length);
   memcpy(l->text + l->length, text, n);
   l->length += n;
@@ -28,7 +28,7 @@ static void add_number(line *l, int64_t value) {
   *at = 0;
   do *--at = (char)('0' + value % 10);
   while ((value /= 10) > 0);
-  add(l, at);
+  faults_add(l, at);
 }
 
 static const char *fault_name(int number) {
@@ -41,15 +41,15 @@ static const char *fault_name(int number) {
 }
 
 static void add_call(line *l, const sli_doing *d) {
-  add(l, " in op ");
-  add(l, d->call->name ? d->call->name : "?");
-  add(l, " (");
-  add(l, d->call->op->name);
-  add(l, "), actor ");
-  add(l, d->firing->name ? d->firing->name : "?");
-  add(l, ", step ");
+  faults_add(l, " in op ");
+  faults_add(l, d->call->name ? d->call->name : "?");
+  faults_add(l, " (");
+  faults_add(l, d->call->op->name);
+  faults_add(l, "), actor ");
+  faults_add(l, d->firing->name ? d->firing->name : "?");
+  faults_add(l, ", step ");
   add_number(l, d->firing->tick.step);
-  add(l, ", microbatch ");
+  faults_add(l, ", microbatch ");
   add_number(l, d->firing->tick.microbatch);
 }
 
@@ -65,21 +65,21 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   }
   line l = {.length = 0};
   const char *file = number == SIGBUS ? sli_token_file_at(info->si_addr) : NULL;
-  add(&l, "actorrun: ");
-  add(&l, fault_name(number));
+  faults_add(&l, "actorrun: ");
+  faults_add(&l, fault_name(number));
   if (file) {
-    add(&l, ": ");
-    add(&l, file);
-    add(&l, " was cut off, or cannot be read,");
+    faults_add(&l, ": ");
+    faults_add(&l, file);
+    faults_add(&l, " was cut off, or cannot be read,");
   }
   if (in_call) {
     add_call(&l, doing);
   } else {
-    add(&l, " while the graph of model ");
-    add(&l, built);
-    add(&l, " was made");
+    faults_add(&l, " while the graph of model ");
+    faults_add(&l, built);
+    faults_add(&l, " was made");
   }
-  add(&l, "\n");
+  faults_add(&l, "\n");
   /* A failed write cannot be handled here. */
   if (write(STDERR_FILENO, l.text, l.length) < 0) {}
   _exit(in_call ? RUN_FAILED : INPUT_WRONG);

@@ -219,7 +219,7 @@ static sl_session_options options_of_learned(const job *j) {
 
 /* Places the session on one CPU device with the threads of all training devices, or if those are
  * not CPUs with all cores. */
-static sl_status place(const job *j, sl_session_options *o, sl_placement **out) {
+static sl_status generate_place(const job *j, sl_session_options *o, sl_placement **out) {
   const settings *s = j->settings;
   sl_device_options *d = &o->lower.devices;
   d->threads = s->devices.threads ? s->devices.threads * s->devices.count
@@ -295,7 +295,7 @@ sl_status generate_first(job *j) {
     o.run.bind = machine_bind;
     o.run.bind_arg = (void *)&j->machine;
   } else
-    status = place(j, &o, &placement);
+    status = generate_place(j, &o, &placement);
   if (!status) status = write_with(&o, s);
   sl_placement_destroy(placement);
   return status;
@@ -304,7 +304,7 @@ sl_status generate_first(job *j) {
 sl_status generate(const job *j) {
   sl_session_options o = options_of_learned(j);
   sl_placement *placement = NULL;
-  sl_status status = place(j, &o, &placement);
+  sl_status status = generate_place(j, &o, &placement);
   if (!status) status = write_with(&o, j->settings);
   sl_placement_destroy(placement);
   return status;

@@ -7,7 +7,7 @@
 #include "actors/prove/prove.h"
 #include "io/atomic.h"
 #include "tools/actorrun/actorrun.h"
-#include "tools/actorrun/fit.h"
+#include "tools/actorrun/advice.h"
 
 size_t job_memory_bytes(const sl_plan *plan) {
   size_t bytes = 0;
@@ -39,10 +39,10 @@ static sl_status lower_model(job *j) {
   if (status) return status;
   if (s->kept.choose) run.schedule.chosen = j->homes.chosen;
   status = plan_make(s, &run, &j->made);
-  if (status == SL_E_BUDGET) fit_advise(s, &run);
+  if (status == SL_E_BUDGET) advice_give(s, &run);
   if (status) return status;
   j->chosen = sli_arena_strdup(&s->arena, sl_lowered_chosen(j->made.lowered));
-  return fit_check_host(s, &run, j->made.plan, j->nlocal);
+  return advice_check_host(s, &run, j->made.plan, j->nlocal);
 }
 
 /* Searches in the first of several processes, for all of them. */

@@ -142,11 +142,11 @@ void account_give(account *a, size_t bytes) {
 
 void account_give_all(account *a) { account_give(a, SIZE_MAX); }
 
-static bool take(void *ctx, size_t bytes) { return account_take(ctx, bytes); }
+static bool budget_take(void *ctx, size_t bytes) { return account_take(ctx, bytes); }
 
 static void give(void *ctx, size_t bytes) { account_give(ctx, bytes); }
 
-sli_allowance account_allowance(account *a) { return (sli_allowance){take, give, a}; }
+sli_allowance account_allowance(account *a) { return (sli_allowance){budget_take, give, a}; }
 
 /* ---- the event loop's side ------------------------------------------------------------------- */
 

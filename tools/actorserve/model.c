@@ -21,7 +21,7 @@ static sl_session_stats stat_of(void *self) { return sl_session_stat(self); }
 
 static sl_status status_of(void *self) { return sl_session_status(self); }
 
-static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   sl_status status = pretrained_load(ctx, lowered, rt);
   return status ? status : sl_params_spread(lowered, rt);
 }
@@ -43,7 +43,7 @@ static sl_session_options options_of(settings *s, served *m) {
   o.trace = settings_text(s, "trace");
   o.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &m->machine};
   o.job = s->processes > 1 ? m->job : NULL;
-  o.load = load;
+  o.load = model_load;
   o.load_ctx = s;
   homes_apply(s, &o.lower);
   return o;

@@ -3,12 +3,12 @@
 
 #include "base/base.h"
 
-static struct rates_sample take(const sl_session_stats *x) {
+static struct rates_sample rates_take(const sl_session_stats *x) {
   return (struct rates_sample){(double)sli_now_ns() * 1e-9, (double)x->ticks, (double)x->rows, (double)x->tokens};
 }
 
 void rates_note(rates *r, const sl_session_stats *x) {
-  struct rates_sample now = take(x);
+  struct rates_sample now = rates_take(x);
   pthread_mutex_lock(&r->lock);
   bool due = !r->count || now.seconds - r->of[(r->count - 1) % RATES_SECONDS].seconds >= 1;
   if (due) r->of[r->count++ % RATES_SECONDS] = now;
@@ -16,7 +16,7 @@ void rates_note(rates *r, const sl_session_stats *x) {
 }
 
 struct rates_sample rates_now(rates *r, const sl_session_stats *x) {
-  struct rates_sample now = take(x), from = now;
+  struct rates_sample now = rates_take(x), from = now;
   pthread_mutex_lock(&r->lock);
   if (r->count) from = r->of[r->count < RATES_SECONDS ? 0 : r->count % RATES_SECONDS];
   pthread_mutex_unlock(&r->lock);

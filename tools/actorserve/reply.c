@@ -14,12 +14,12 @@ static char *print(cJSON *root) {
   return text;
 }
 
-static bool put(struct evbuffer *out, const char *text) { return !evbuffer_add(out, text, strlen(text)); }
+static bool reply_put(struct evbuffer *out, const char *text) { return !evbuffer_add(out, text, strlen(text)); }
 
 /* Appends a JSON value. Takes ownership of it. */
 static bool put_json(struct evbuffer *out, cJSON *root) {
   char *text = cJSON_PrintUnformatted(root);
-  bool good = text && put(out, text);
+  bool good = text && reply_put(out, text);
   cJSON_free(text);
   cJSON_Delete(root);
   return good;
@@ -65,7 +65,7 @@ char *reply_error(int status, const char *param, const char *code, const char *t
 }
 
 bool reply_event_error(const char *text, struct evbuffer *out) {
-  return put(out, "data: ") && put_json(out, error_json(500, NULL, NULL, text)) && put(out, "\n\n");
+  return reply_put(out, "data: ") && put_json(out, error_json(500, NULL, NULL, text)) && reply_put(out, "\n\n");
 }
 
 static cJSON *model_json(const char *model) {
@@ -104,63 +104,63 @@ static bool put_usage(struct evbuffer *out, const request *r) {
   cJSON_AddNumberToObject(usage, "total_tokens", (double)(r->prompt_tokens + r->answer_tokens));
   cJSON *details = cJSON_AddObjectToObject(usage, "prompt_tokens_details");
   cJSON_AddNumberToObject(details, "cached_tokens", (double)r->cached_tokens);
-  return put(out, ",\"usage\":") && put_json(out, usage);
+  return reply_put(out, ",\"usage\":") && put_json(out, usage);
 }
 
 /* Appends tokens before the text's `end`. At the last piece also tokens without text, but not
  * those after a stop. */
 static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   size_t bytes = 0;
-  if (!put(out, ",\"logprobs\":")) return false;
+  if (!reply_put(out, ",\"logprobs\":")) return false;
   if (last && !c->told.stopped) end = SIZE_MAX;
-  bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : put(out, "null");
+  bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : reply_put(out, "null");
   c->of->freed += bytes;
   return good;
 }
 
 static bool put_finish(struct evbuffer *out, const char *finish) {
   return finish ? evbuffer_add_printf(out, ",\"finish_reason\":\"%s\"}", finish) > 0
-                : put(out, ",\"finish_reason\":null}");
+                : reply_put(out, ",\"finish_reason\":null}");
 }
 
 static bool whole_choice(choice *c, struct evbuffer *out) {
   bool chat = c->of->asked.chat;
   return evbuffer_add_printf(out, chat ? "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":"
                                        : "{\"index\":%d,\"text\":", c->index) > 0 &&
-         put_text(out, c->text, c->bytes) && (!chat || put(out, "}")) &&
+         put_text(out, c->text, c->bytes) && (!chat || reply_put(out, "}")) &&
          put_words(out, c, c->bytes, true) && put_finish(out, c->finish);
 }
 
 bool reply_whole(request *r, struct evbuffer *out) {
-  bool good = put_open(out, head_json(r, false)) && put(out, ",\"choices\":[");
+  bool good = put_open(out, head_json(r, false)) && reply_put(out, ",\"choices\":[");
   for (int i = 0; i < r->nchoices && good; i++)
-    good = (!i || put(out, ",")) && whole_choice(&r->choices[i], out);
-  return good && put(out, "]") && put_usage(out, r) && put(out, "}");
+    good = (!i || reply_put(out, ",")) && whole_choice(&r->choices[i], out);
+  return good && reply_put(out, "]") && put_usage(out, r) && reply_put(out, "}");
 }
 
 /* Begins an event of one choice. */
 static bool begin_piece(const choice *c, struct evbuffer *out) {
-  return put(out, "data: ") && put_open(out, head_json(c->of, true)) &&
+  return reply_put(out, "data: ") && put_open(out, head_json(c->of, true)) &&
          evbuffer_add_printf(out, ",\"choices\":[{\"index\":%d,", c->index) > 0;
 }
 
-static bool end_piece(struct evbuffer *out) { return put(out, "]}\n\n"); }
+static bool end_piece(struct evbuffer *out) { return reply_put(out, "]}\n\n"); }
 
 bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish, struct evbuffer *out) {
   bool chat = c->of->asked.chat, good = begin_piece(c, out);
-  if (!chat) good = good && put(out, "\"text\":") && put_text(out, text, bytes);
-  else if (!bytes) good = good && put(out, "\"delta\":{}");
-  else good = good && put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) && put(out, "}");
+  if (!chat) good = good && reply_put(out, "\"text\":") && put_text(out, text, bytes);
+  else if (!bytes) good = good && reply_put(out, "\"delta\":{}");
+  else good = good && reply_put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) && reply_put(out, "}");
   return good && put_words(out, c, c->told.before + bytes, finish) && put_finish(out, finish) && end_piece(out);
 }
 
 bool reply_role(const choice *c, struct evbuffer *out) {
   return begin_piece(c, out) &&
-         put(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null") &&
+         reply_put(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null") &&
          put_finish(out, NULL) && end_piece(out);
 }
 
 bool reply_usage(const request *r, struct evbuffer *out) {
-  return put(out, "data: ") && put_open(out, head_json(r, true)) && put(out, ",\"choices\":[]") &&
-         put_usage(out, r) && put(out, "}\n\n");
+  return reply_put(out, "data: ") && put_open(out, head_json(r, true)) && reply_put(out, ",\"choices\":[]") &&
+         put_usage(out, r) && reply_put(out, "}\n\n");
 }

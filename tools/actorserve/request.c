@@ -60,7 +60,7 @@ static void cancel(choice *c) {
 }
 
 /* Detaches the client: nobody will read what is still to come. */
-static void leave(request *r) {
+static void request_leave(request *r) {
   r->x = NULL;
   for (int i = 0; i < r->nprompts && r->encoding; i++)
     if (r->prompts[i].text) worker_stop(r->serving->encoder, &r->prompts[i].work);
@@ -71,17 +71,17 @@ static void leave(request *r) {
 
 void request_gone(request *r) {
   r->serving->metrics.hung_up++;
-  leave(r);
+  request_leave(r);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void refuse(request *r, int status, const char *param, const char *code, const char *text) {
+static void request_refuse(request *r, int status, const char *param, const char *code, const char *text) {
   char *body = reply_error(status, param, code, text);
   http_exchange *x = r->x;
   r->serving->metrics.answers[status / 100]++;
   if (status == 503) http_add_field(x, "Retry-After", "1");
-  leave(r);
+  request_leave(r);
   http_answer(x, status, "application/json", body, strlen(body));
   free(body);
 }
@@ -91,8 +91,8 @@ static void refuse_memory(request *r, const char *param) {
   char most[32], text[160];
   snprintf(text, sizeof text, "the request takes more memory than the %s that one request may have (--request-memory): make it shorter",
            sli_format_bytes(most, (double)r->account.most));
-  if (r->account.over) refuse(r, 413, param, "too_large", text);
-  else refuse(r, 503, param, "busy", "there is no memory for this request beside the others: try again later");
+  if (r->account.over) request_refuse(r, 413, param, "too_large", text);
+  else request_refuse(r, 503, param, "busy", "there is no memory for this request beside the others: try again later");
 }
 
 /* Refuses a request, with the HTTP status of a session's or parser's status. */
@@ -104,7 +104,7 @@ static void refuse_status(request *r, sl_status status, const char *param) {
     return;
   }
   char *text = sli_strdup(sl_detail());
-  refuse(r, answer, param, busy ? "busy" : NULL, text);
+  request_refuse(r, answer, param, busy ? "busy" : NULL, text);
   free(text);
 }
 
@@ -123,7 +123,7 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
   if (sent) return true;
   http_exchange *x = good ? NULL : r->x; /* else the exchange is gone */
   r->serving->metrics.cut_off++;
-  leave(r);
+  request_leave(r);
   if (x) http_break_off(x);
   return false;
 }
@@ -133,7 +133,7 @@ static void finish_stream(request *r) {
   if (r->asked.usage && !send_event(r, out, reply_usage(r, out))) return;
   if (!send_event(r, out, !evbuffer_add(out, "data: [DONE]\n\n", 14))) return;
   http_end(r->x);
-  leave(r);
+  request_leave(r);
 }
 
 static void finish_whole(request *r) {
@@ -141,7 +141,7 @@ static void finish_whole(request *r) {
   struct evbuffer *out = evbuffer_new();
   bool good = out && reply_whole(r, out);
   account_give_all(&r->account);
-  leave(r);
+  request_leave(r);
   if (good) http_answer_buffer(x, 200, "application/json", out);
   else http_break_off(x);
   if (out) evbuffer_free(out);
@@ -161,12 +161,12 @@ static void fail(request *r, int status, const char *text) {
   http_exchange *x = r->x;
   struct evbuffer *out = r->serving->out;
   if (!r->asked.stream) {
-    refuse(r, status, NULL, NULL, text);
+    request_refuse(r, status, NULL, NULL, text);
     return;
   }
   if (!send_event(r, out, reply_event_error(text, out))) return;
   r->serving->metrics.answers[5]++;
-  leave(r);
+  request_leave(r);
   http_end(x);
 }
 
@@ -270,7 +270,7 @@ static void take_token(choice *c, const sl_session_event *event) {
 static void hang_up(request *r) {
   http_exchange *x = r->x;
   r->serving->metrics.hung_up++;
-  leave(r);
+  request_leave(r);
   http_break_off(x);
 }
 
@@ -444,9 +444,9 @@ static request *create(serving *s, http_exchange *x, bool chat) {
 }
 
 /* Continues once the body is read. */
-static void go_on(request *r, sl_status status) {
+static void request_continue(request *r, sl_status status) {
   if (!status) encode(r);
-  else if (r->unknown_model) refuse(r, 404, r->param, "model_not_found", sl_detail());
+  else if (r->unknown_model) request_refuse(r, 404, r->param, "model_not_found", sl_detail());
   else refuse_status(r, status, r->param);
 }
 
@@ -466,7 +466,7 @@ void request_read(request *r) {
     return;
   }
   if (r->status) sl_fail(r->status, "%s", r->failure);
-  go_on(r, r->status);
+  request_continue(r, r->status);
 }
 
 /* Hands a long body to the reader's thread, so that other requests need not wait. */
@@ -487,5 +487,5 @@ void request_begin(serving *s, http_exchange *x, const http_request *from, bool 
   request *r = create(s, x, chat);
   r->asked.chat = chat;
   if (from->bytes > LONG) read_apart(r, from);
-  else go_on(r, request_prepare(r, from->body, from->bytes));
+  else request_continue(r, request_prepare(r, from->body, from->bytes));
 }

@@ -31,7 +31,7 @@ static void answer(serving *s, http_exchange *x, int status, const char *type, c
   free(body);
 }
 
-static void refuse(serving *s, http_exchange *x, int status, const char *code, const char *text) {
+static void actorserve_serve_refuse(serving *s, http_exchange *x, int status, const char *code, const char *text) {
   answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
 }
 
@@ -74,7 +74,7 @@ static void answer_models(serving *s, http_exchange *x, const http_request *requ
 
 static void answer_model(serving *s, http_exchange *x, const http_request *request) {
   const char *name = strrchr(request->target, '/') + 1;
-  if (strcmp(name, s->voice->name)) refuse(s, x, 404, "model_not_found", "there is no such model");
+  if (strcmp(name, s->voice->name)) actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
   else answer(s, x, 200, "application/json", reply_models(s->voice->name, false));
 }
 
@@ -121,7 +121,7 @@ static bool may_ask(const serving *s, const char *authorization) {
   return same_secret(authorization + sizeof scheme - 1, s->options->key);
 }
 
-static const struct route *find(const char *target) {
+static const struct route *serve_find(const char *target) {
   for (size_t i = 0; i < SLI_COUNT(routes); i++)
     if (leads_to(&routes[i], target)) return &routes[i];
   return NULL;
@@ -131,7 +131,7 @@ static const char *methods(const struct route *r) { return r->method[0] == 'P' ?
 
 static void refuse_method(serving *s, http_exchange *x, const struct route *r) {
   http_add_field(x, "Allow", methods(r));
-  refuse(s, x, 405, NULL, r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
+  actorserve_serve_refuse(s, x, 405, NULL, r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
 }
 
 /* Answers OPTIONS: the methods of a path, and whether a page of another origin may use it. */
@@ -139,7 +139,7 @@ static void answer_options(serving *s, http_exchange *x, const http_request *req
   bool asks = http_request_field(request, "access-control-request-method");
   const char *origin = http_request_field(request, "origin");
   if (asks && !cors_allows(s->options->cors, origin)) {
-    refuse(s, x, 403, NULL, "pages of this origin may not ask: --cors says which may");
+    actorserve_serve_refuse(s, x, 403, NULL, "pages of this origin may not ask: --cors says which may");
     return;
   }
   http_add_field(x, "Allow", r ? methods(r) : "GET, HEAD, POST, OPTIONS");
@@ -154,22 +154,22 @@ static bool has_method(const struct route *r, const char *method) {
 /* Refuses unauthorized and malformed requests before the body comes. */
 static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   serving *s = ctx;
-  const struct route *r = find(request->target);
+  const struct route *r = serve_find(request->target);
   bool options = !strcmp(request->method, "OPTIONS");
   cors_add_fields(x, s->options->cors, request);
   if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
-  else if (!r) refuse(s, x, 404, NULL, "there is nothing at this path");
+  else if (!r) actorserve_serve_refuse(s, x, 404, NULL, "there is nothing at this path");
   else if (!has_method(r, request->method)) refuse_method(s, x, r);
   else if (!r->open && !may_ask(s, http_request_field(request, "authorization"))) {
     http_add_field(x, "WWW-Authenticate", "Bearer");
-    refuse(s, x, 401, "invalid_api_key", "a valid API key is needed: Authorization: Bearer KEY");
+    actorserve_serve_refuse(s, x, 401, "invalid_api_key", "a valid API key is needed: Authorization: Bearer KEY");
   } else
     return true;
   return false;
 }
 
 static void on_request(void *ctx, http_exchange *x, const http_request *request) {
-  find(request->target)->answer(ctx, x, request);
+  serve_find(request->target)->answer(ctx, x, request);
 }
 
 static void on_gone(void *ctx, void *user) {

@@ -79,7 +79,7 @@ static bool may_take(const sharing *s, int32_t reg) {
          sli_level_admits(&s->level, s->used[reg], sli_register_kept(r));
 }
 
-static void take(sharing *s, int32_t reg) {
+static void causes_take(sharing *s, int32_t reg) {
   int32_t *used = &s->used[slots_of(s->plan, reg)];
   if (s->pool != SL_NONE) sli_level_take(&s->level, *used, sli_register_kept(&s->plan->regs[reg]));
   ++*used;
@@ -101,7 +101,7 @@ static void apply_change(analysis *a, sharing *s, const change *c) {
       consider(a, h->taken_by, (cause){.ready_ns = s->opened[h->reg].ns, .by = by->freed_by,
                                        .reg = h->reg, .wait = SL_WAIT_CREDIT});
     }
-    take(s, h->reg);
+    causes_take(s, h->reg);
     s->open[h->reg] = false;
   }
   for (int32_t i = 0; i < s->nregs; i++) {
@@ -149,8 +149,8 @@ static void find_first_used(const analysis *a, sharing *s) {
   int64_t step = a->trace->nsteps ? a->trace->step[0].step : 0;
   for (int32_t i = 0; i < plan->nactors; i++) fired[i] = sli_firings(&plan->actors[i], step);
   const sli_flow_state at = {.fired = fired};
-  for (int32_t r = 0, who; r < plan->nregs && !a->trace->dropped; r++)
-    if (!plan->regs[r].shares) s->used[r] = sli_flow_used(a->flow, &at, r, &who);
+  for (int32_t r = 0, holder; r < plan->nregs && !a->trace->dropped; r++)
+    if (!plan->regs[r].shares) s->used[r] = sli_flow_used(a->flow, &at, r, &holder);
   for (size_t h = 0; h < a->nholds && a->trace->dropped; h++)
     if (a->holds[h].taken_by < 0) s->used[slots_of(plan, a->holds[h].reg)]++;
   free(fired);

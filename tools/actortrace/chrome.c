@@ -15,7 +15,7 @@ typedef struct writer {
   bool any;
 } writer;
 
-static void begin(writer *w) {
+static void chrome_begin(writer *w) {
   fputs(w->any ? ",\n" : "\n", w->out);
   w->any = true;
 }
@@ -33,7 +33,7 @@ static bool is_chosen(const writer *w, int64_t firing) {
 static void put_names(writer *w) {
   const sl_plan *plan = w->a->plan;
   for (int32_t d = 0; d < plan->ndevices; d++) {
-    begin(w);
+    chrome_begin(w);
     fprintf(w->out,
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":", d);
     put_json(w->out, plan->devices[d].name);
@@ -41,7 +41,7 @@ static void put_names(writer *w) {
   }
   for (int32_t q = 0; q < plan->nqueues; q++)
     for (int32_t s = 0; s < w->a->shelves[q]; s++) {
-      begin(w);
+      chrome_begin(w);
       fprintf(w->out,
               "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":",
               plan->queues[q].device, s * plan->nqueues + q);
@@ -62,7 +62,7 @@ static void put_firing(writer *w, int64_t i) {
   const sl_trace_firing *f = &w->a->firings[i];
   const sl_actor *x = &plan->actors[f->record.actor];
   const cause *c = &w->a->causes[i];
-  begin(w);
+  chrome_begin(w);
   fputs("{\"ph\":\"X\",\"name\":", w->out);
   put_json(w->out, x->name);
   fprintf(w->out, ",\"cat\":\"%c\",\"pid\":%d,\"tid\":%d,\"ts\":", sl_class_letter(x->cls),
@@ -86,7 +86,7 @@ static void put_arrow_end(writer *w, char phase, int32_t reg, size_t id, int64_t
                           uint64_t ns) {
   const sl_plan *plan = w->a->plan;
   int32_t queue = plan->actors[w->a->firings[firing].record.actor].queue;
-  begin(w);
+  chrome_begin(w);
   fprintf(w->out, "{\"ph\":\"%c\",\"cat\":\"register\",\"id\":%zu,\"name\":", phase, id);
   put_json(w->out, plan->regs[reg].name);
   fprintf(w->out, ",\"pid\":%d,\"tid\":%d%s,\"ts\":", plan->queues[queue].device,
@@ -113,7 +113,7 @@ static void put_arrows(writer *w) {
 
 static void put_counter(writer *w, const char *name, int32_t device, sample *all, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    begin(w);
+    chrome_begin(w);
     fputs("{\"ph\":\"C\",\"name\":", w->out);
     put_json(w->out, name);
     fprintf(w->out, ",\"pid\":%d,\"ts\":", device);

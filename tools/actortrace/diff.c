@@ -32,7 +32,7 @@ static item *find_item(items *x, const char *name) {
   return i;
 }
 
-static void add(items *x, const char *name, bool after, double ns) {
+static void diff_add(items *x, const char *name, bool after, double ns) {
   item *i = find_item(x, name);
   double *to = after ? &i->after : &i->before;
   *to = (isnan(*to) ? 0 : *to) + ns;
@@ -56,7 +56,7 @@ static void count_wait(void *ctx, const piece *p) {
   const char *wait = sl_wait_name((sl_wait)p->wait);
   if (p->reg >= 0) snprintf(name, sizeof name, "%s: %s", wait, x->plan->regs[p->reg].name);
   else snprintf(name, sizeof name, "%s", wait);
-  add(&x->c->waits, name, x->after, (double)(p->to_ns - p->from_ns) / x->steps);
+  diff_add(&x->c->waits, name, x->after, (double)(p->to_ns - p->from_ns) / x->steps);
 }
 
 static void count_device(counting *x, const analysis *a, int32_t device, int64_t step) {
@@ -64,13 +64,13 @@ static void count_device(counting *x, const analysis *a, int32_t device, int64_t
   const char *device_name = a->plan->devices[device].name;
   char name[128];
   snprintf(name, sizeof name, "%s span", device_name);
-  add(&x->c->devices, name, x->after, (double)account_span(&s) / x->steps);
+  diff_add(&x->c->devices, name, x->after, (double)account_span(&s) / x->steps);
   snprintf(name, sizeof name, "%s busy", device_name);
-  add(&x->c->devices, name, x->after, (double)s.busy_ns / x->steps);
+  diff_add(&x->c->devices, name, x->after, (double)s.busy_ns / x->steps);
   for (int w = 0; w < SL_WAIT_COUNT; w++) {
     if (!s.idle_ns[w]) continue;
     snprintf(name, sizeof name, "%s idle: %s", device_name, sl_wait_name((sl_wait)w));
-    add(&x->c->devices, name, x->after, (double)s.idle_ns[w] / x->steps);
+    diff_add(&x->c->devices, name, x->after, (double)s.idle_ns[w] / x->steps);
   }
   visit_idle(a, &s, device, count_wait, x);
 }
@@ -83,7 +83,7 @@ static void count_trace(comparison *c, const analysis *a, const options *o, bool
     int64_t step = t->step[i].step;
     uint64_t from, to;
     if (work_window(a, step, &from, &to))
-      add(&c->steps, "a step's work", after, (double)(to - from) / x.steps);
+      diff_add(&c->steps, "a step's work", after, (double)(to - from) / x.steps);
     for (int32_t d = 0; d < a->plan->ndevices; d++)
       if (o->device < 0 || o->device == d) count_device(&x, a, d, step);
   }
@@ -91,7 +91,7 @@ static void count_trace(comparison *c, const analysis *a, const options *o, bool
     const sl_trace_firing *f = &a->firings[i];
     if (f->tick.step < range.first || f->tick.step > range.last) continue;
     if (o->device >= 0 && actor_device(a->plan, f->record.actor) != o->device) continue;
-    add(&c->actors, a->plan->actors[f->record.actor].name, after,
+    diff_add(&c->actors, a->plan->actors[f->record.actor].name, after,
         (double)(f->record.end_ns - f->record.start_ns) / x.steps);
   }
 }

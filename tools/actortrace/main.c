@@ -194,7 +194,7 @@ static sl_status run_to_file(const command *c, const options *o, const sl_trace 
   return status;
 }
 
-static sl_status run(char **argv) {
+static sl_status actortrace_main_run(char **argv) {
   options o = {.step = -1, .device = -1, .color = -1};
   const command *c = find_command(argv[1]);
   bool diff = !strcmp(argv[1], "diff");
@@ -234,6 +234,6 @@ int main(int argc, char **argv) {
   }
   sl_status status =
       argc < 2 ? sl_fail(SL_E_USAGE, "no command was given; actortrace --help lists them")
-               : run(argv);
+               : actortrace_main_run(argv);
   return outputs_end("actortrace", status, 0);
 }

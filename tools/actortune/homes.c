@@ -19,7 +19,7 @@ static void add_choice(tuning *t, const choices *all, int like, const choice *c)
 }
 
 /* Treats every n-th block one way. */
-static choice choose(const choices *all, int way, int every, sl_space state) {
+static choice homes_choose(const choices *all, int way, int every, sl_space state) {
   choice c = choice_none(all);
   for (int b = 0; b < all->nblocks; b += every) c.way[b] = (uint8_t)way;
   memset(c.state, (int)state, (size_t)all->nblocks);
@@ -29,11 +29,11 @@ static choice choose(const choices *all, int way, int every, sl_space state) {
 static void add_choices(tuning *t, const choices *all, int like, sl_space state) {
   for (int way = 1; way < all->nways; way++)
     for (int every = 2; every >= 1; every--) {
-      choice c = choose(all, way, every, state);
+      choice c = homes_choose(all, way, every, state);
       add_choice(t, all, like, &c);
     }
   if (state == SL_SPACE_DEVICE) return;
-  choice c = choose(all, 0, 1, state);
+  choice c = homes_choose(all, 0, 1, state);
   add_choice(t, all, like, &c);
 }
 

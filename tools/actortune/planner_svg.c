@@ -32,7 +32,7 @@ static void bar_at(FILE *out, double x, double y, double width, const char *styl
 
 /* Describes a plan, "stages 4, tensor 2, schedule zb-h1": the dimensions that vary, without
  * implied values. */
-static void describe(const planner *p, const plan_choice *c, char text[MOST_TEXT]) {
+static void planner_svg_describe(const planner *p, const plan_choice *c, char text[MOST_TEXT]) {
   char value[32];
   *text = 0;
   for (int d = 0; d < PLAN_DIMS; d++) {
@@ -54,7 +54,7 @@ static double most_bytes(const planner *p) {
 static void draw_plan(const planner *p, size_t i, double y, FILE *out) {
   const plan_choice *c = &p->choices[i], *slowest = &p->choices[planner_shown(p) - 1];
   char text[MOST_TEXT], figure[32];
-  describe(p, c, text);
+  planner_svg_describe(p, c, text);
   snprintf(figure, sizeof figure, "%zu", i + 1);
   text_at(out, LEFT - 10, y + 11, "end", figure);
   bar_at(out, LEFT, y, 0.8 * BAR * c->seconds / slowest->seconds, "step");

@@ -38,7 +38,7 @@ static const char *wanted(sl_option_kind kind, const toml_value *v) {
   return v->kind == TOML_TEXT ? NULL : "a string, or an array of strings";
 }
 
-static sl_status refuse(const settings *s, const toml_value *v, const char *why) {
+static sl_status config_file_refuse(const settings *s, const toml_value *v, const char *why) {
   char *text = sli_strdup(why);
   sl_fail(SL_E_USAGE, "%s:%d: %s%s%s: %s", s->config.path, v->line, v->table ? v->table : "", v->table ? "." : "", v->key, text);
   free(text);
@@ -48,34 +48,34 @@ static sl_status refuse(const settings *s, const toml_value *v, const char *why)
 static sl_status refuse_unknown(const reading *r, const toml_value *v) {
   const char *near = sl_options_nearest(r->options, v->key);
   char *why = near ? sli_format("there is no such option; is it %s?", near) : sli_strdup("there is no such option");
-  sl_status status = refuse(r->s, v, why);
+  sl_status status = config_file_refuse(r->s, v, why);
   free(why);
   return status;
 }
 
 static sl_status take_value(reading *r, const toml_value *v) {
-  if (!r->options) return refuse(r->s, v, "no MODEL is named, whose option it may be");
+  if (!r->options) return config_file_refuse(r->s, v, "no MODEL is named, whose option it may be");
   int i = 0;
   while (r->options[i].name && strcmp(r->options[i].name, v->key)) i++;
   if (!r->options[i].name) return refuse_unknown(r, v);
-  if (!r->of_model && is_of_line(v->key)) return refuse(r->s, v, "only the command line can say it");
+  if (!r->of_model && is_of_line(v->key)) return config_file_refuse(r->s, v, "only the command line can say it");
   const char *kind = wanted(r->options[i].kind, v);
   if (kind) {
     char *why = sli_format("%s is wanted", kind);
-    sl_status status = refuse(r->s, v, why);
+    sl_status status = config_file_refuse(r->s, v, why);
     free(why);
     return status;
   }
   if (r->given[i]) return SL_OK;
-  return sl_args_set(r->args, v->key, v->text) ? refuse(r->s, v, sl_detail()) : SL_OK;
+  return sl_args_set(r->args, v->key, v->text) ? config_file_refuse(r->s, v, sl_detail()) : SL_OK;
 }
 
 /* Takes what is in the table of the reading; the rest is checked to be in one that there is. */
 static sl_status read_value(void *ctx, const toml_value *v) {
   reading *r = ctx;
   bool of_model = v->table && !strcmp(v->table, "model"), name = of_model && !strcmp(v->key, "name");
-  if (v->table && !of_model) return refuse(r->s, v, "there is one table, [model]");
-  if (name && (v->kind != TOML_TEXT || v->listed)) return refuse(r->s, v, "a string is wanted");
+  if (v->table && !of_model) return config_file_refuse(r->s, v, "there is one table, [model]");
+  if (name && (v->kind != TOML_TEXT || v->listed)) return config_file_refuse(r->s, v, "a string is wanted");
   if (name && !r->of_model) r->s->config.model = sli_arena_strdup(&r->s->arena, v->text);
   return name || of_model != r->of_model ? SL_OK : take_value(r, v);
 }

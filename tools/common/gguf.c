@@ -226,7 +226,7 @@ static sl_status apply_keys(const reading *r) {
   return status ? status : config_apply(&r->config, named);
 }
 
-static sl_status apply(reading *r) {
+static sl_status gguf_apply(reading *r) {
   sl_status status = apply_keys(r);
   if (!status) status = set_by_tensors(r);
   return status ? status : set_rope(r);
@@ -252,7 +252,7 @@ static sl_status match(reading *r) {
   if (strcmp(model, "llama"))
     return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s", r->config.path,
                    name, model);
-  return apply(r);
+  return gguf_apply(r);
 }
 
 sl_status gguf_read(const char *path, settings *s) {

@@ -62,7 +62,7 @@ typedef struct said {
 static bool is_too_slow(double rate) { return rate > 0 && rate < 1; }
 
 /* Reads all fields that a machine file may have. */
-static sl_status take(const sli_json *doc, said *s, sl_hardware *out) {
+static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
   const sli_json_field fields[] = {
       {"name", SLI_JSON_TEXT, NULL, 0, 0, false},
       {"source", SLI_JSON_TEXT, NULL, 0, 0, false},
@@ -106,7 +106,7 @@ static sl_status read_rate(const sli_json *doc, const said *s, sl_dtype dtype, d
   return status;
 }
 
-static void apply(const said *s, sl_hardware *out) {
+static void hardware_apply(const said *s, sl_hardware *out) {
   out->host_link = out->link;
   if (s->host_seconds >= 0) out->host_link.seconds = s->host_seconds;
   if (s->host_rate >= 0) out->host_link.bytes_per_second = s->host_rate;
@@ -118,7 +118,7 @@ static void apply(const said *s, sl_hardware *out) {
   out->memory_bytes = (size_t)s->memory;
 }
 
-static sl_status check(const sli_json *doc, const sl_hardware *h) {
+static sl_status hardware_check(const sli_json *doc, const sl_hardware *h) {
   const struct {
     const char *name;
     double rate;
@@ -138,14 +138,14 @@ static sl_status check(const sli_json *doc, const sl_hardware *h) {
 
 static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread) {
   said s = {.link_efficiency = 1, .host_seconds = -1, .host_rate = -1, .devices_per_host = 1};
-  sl_status status = take(doc, &s, out);
+  sl_status status = hardware_take(doc, &s, out);
   if (!status) status = read_rate(doc, &s, dtype, &out->flops_per_second);
   double peak = out->flops_per_second;
   if (status) return status;
-  apply(&s, out);
+  hardware_apply(&s, out);
   *spread = s.spread;
   status = curves_read(doc, &s.parts, peak, arena, out);
-  return status ? status : check(doc, out);
+  return status ? status : hardware_check(doc, out);
 }
 
 sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread) {

@@ -253,7 +253,7 @@ static sl_status derive_gpt2(const config *c, const family *f) {
   return SL_E_INPUT;
 }
 
-static sl_status apply(const config *c, const family *f) {
+static sl_status huggingface_apply(const config *c, const family *f) {
   sl_status status = config_check_keys(c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
   if (!status) status = config_apply(c, f->fields);
   for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
@@ -282,7 +282,7 @@ static sl_status unknown_type(const char *path, const char *name) {
 static sl_status match(const config *c) {
   const char *name = type_of(c->root), *model = c->s->model->name;
   const family *f = family_of_type(name);
-  if (f && !strcmp(f->model, model)) return apply(c, f);
+  if (f && !strcmp(f->model, model)) return huggingface_apply(c, f);
   if (!config_is_shipped(c->s->model)) return SL_OK;
   if (f)
     return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path, name,
@@ -374,7 +374,7 @@ sl_status huggingface_check(const char *folder, const settings *s) {
 }
 
 /* Returns dim 0 of a parameter. */
-static double rows_of(const sl_lowered *lowered, const char *name) {
+static double huggingface_rows_of(const sl_lowered *lowered, const char *name) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
   for (int i = 0; i < n; i++)
@@ -382,19 +382,19 @@ static double rows_of(const sl_lowered *lowered, const char *name) {
   return 0;
 }
 
-static void put(cJSON *root, const char *key, cJSON *value) {
+static void huggingface_put(cJSON *root, const char *key, cJSON *value) {
   if (!cJSON_ReplaceItemInObjectCaseSensitive(root, key, value)) cJSON_AddItemToObject(root, key, value);
 }
 
 static void put_number(cJSON *root, const char *key, double value) {
-  put(root, key, cJSON_CreateNumber(value));
+  huggingface_put(root, key, cJSON_CreateNumber(value));
 }
 
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered) {
   (void)s;
   static const char *const no_dropout[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
-  put_number(root, "n_positions", rows_of(lowered, "transformer.wpe.weight"));
-  put(root, "activation_function", cJSON_CreateString("gelu_new"));
+  put_number(root, "n_positions", huggingface_rows_of(lowered, "transformer.wpe.weight"));
+  huggingface_put(root, "activation_function", cJSON_CreateString("gelu_new"));
   for (size_t i = 0; i < SLI_COUNT(no_dropout); i++) put_number(root, no_dropout[i], 0);
 }
 
@@ -417,18 +417,18 @@ static cJSON *rope_json(const char *text) {
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered) {
   const sl_args *args = s->model_args;
   double heads = (double)sl_arg_int(args, "heads"), positions = (double)sl_arg_int(args, "positions");
-  double dim = rows_of(lowered, "model.layers.0.self_attn.q_proj.weight") / heads;
+  double dim = huggingface_rows_of(lowered, "model.layers.0.self_attn.q_proj.weight") / heads;
   put_number(root, "head_dim", dim);
   put_number(root, "num_key_value_heads",
-             rows_of(lowered, "model.layers.0.self_attn.k_proj.weight") / dim);
-  put_number(root, "intermediate_size", rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"));
+             huggingface_rows_of(lowered, "model.layers.0.self_attn.k_proj.weight") / dim);
+  put_number(root, "intermediate_size", huggingface_rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"));
   put_number(root, "max_position_embeddings",
              positions > 0 ? positions : (double)sl_arg_int(args, "context"));
   put_number(root, "rope_theta", sl_arg_float(args, "theta"));
-  put(root, "rope_scaling", rope_json(sl_arg_text(args, "rope")));
-  put(root, "hidden_act", cJSON_CreateString("silu"));
+  huggingface_put(root, "rope_scaling", rope_json(sl_arg_text(args, "rope")));
+  huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
   if (sl_arg_int(args, "window") > 0) put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
-  put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
+  huggingface_put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
 }
 
 /* Returns an expert's width. A parameter here is [experts, width, ...], so dim 1 says it. */
@@ -452,7 +452,7 @@ static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *
   put_number(root, "intermediate_size", width);
   put_number(root, "moe_intermediate_size", width);
   put_number(root, "decoder_sparse_step", 1);
-  put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
+  huggingface_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
 }
 
 static cJSON *value_json(const settings *s, const char *name) {
@@ -480,7 +480,7 @@ static sl_status edit_config(const char *path, cJSON **out) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   sl_status status = parse(path, out);
   for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
-    if (config_at(*out, keys[i])) put(*out, keys[i], cJSON_CreateString("float32"));
+    if (config_at(*out, keys[i])) huggingface_put(*out, keys[i], cJSON_CreateString("float32"));
   /* 0 is the default, which transformers accepts only as 0.0 */
   if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "router_jitter_noise");
   return status;

@@ -25,7 +25,7 @@ static bool ends_with(const char *text, const char *end) {
 
 /* ---- shared objects ------------------------------------------------------------------ */
 
-static sl_status load(const char *path, const char *shown, const sl_model **out) {
+static sl_status common_model_load(const char *path, const char *shown, const sl_model **out) {
   /* Without a slash the loader would search its own folders. */
   char *place = strchr(path, '/') ? sli_strdup(path) : sli_format("./%s", path);
   void *object = dlopen(place, RTLD_NOW | RTLD_LOCAL);
@@ -151,7 +151,7 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
   if (status) return status;
   char *object = sli_tempdir_path(&place, "model.so");
   status = compile(source, object, place.folder);
-  if (!status) status = load(object, source, out);
+  if (!status) status = common_model_load(object, source, out);
   free(object);
   sli_tempdir_close(&place); /* a loaded object stays loaded */
   return status;
@@ -183,7 +183,7 @@ bool model_is_shipped(const char *word) { return find_shipped(word); }
 
 sl_status model_find(const char *word, const sl_model **out) {
   if (ends_with(word, ".c")) return compile_and_load(word, out);
-  if (ends_with(word, ".so")) return load(word, word, out);
+  if (ends_with(word, ".so")) return common_model_load(word, word, out);
   *out = find_shipped(word);
   return *out ? SL_OK : unknown_model(word);
 }

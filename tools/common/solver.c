@@ -294,7 +294,7 @@ static sl_status nothing_fits(const search *x) {
   return status;
 }
 
-static sl_status check(const settings *s) {
+static sl_status solver_check(const settings *s) {
   if (!strcmp(s->schedule, "auto"))
     return sl_fail(SL_E_USAGE, "--home auto with --schedule auto: one of them at a time; name a schedule");
   if (s->use != USE_TRAINING)
@@ -312,7 +312,7 @@ static void keep(search *x, settings *s, solved *out) {
 }
 
 sl_status solve_homes(settings *s, const sl_lower_options *run, solved *out) {
-  sl_status status = check(s);
+  sl_status status = solver_check(s);
   if (status) return status;
   const settings given = *s;
   search x = {.run = run, .budget = {[SL_SPACE_DEVICE] = s->devices.budget_bytes,

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-static sl_status check(const sli_channel *channel, ncclResult_t result, const char *what) {
+static sl_status channel_check(const sli_channel *channel, ncclResult_t result, const char *what) {
   if (result == ncclSuccess || result == ncclInProgress) return SL_OK;
   return sl_fail(result == ncclUnhandledCudaError ? SL_E_DEVICE : SL_E_PEER, "%s: %s (%s)", what,
                  channel->nccl->ncclGetErrorString(result), channel->nccl->ncclGetLastError(channel->comm));
@@ -17,8 +17,8 @@ static sl_status check(const sli_channel *channel, ncclResult_t result, const ch
 
 static sl_status ask(const sli_channel *channel, const char *what, bool *in_progress) {
   ncclResult_t result = ncclSuccess;
-  sl_status status = check(channel, channel->nccl->ncclCommGetAsyncError(channel->comm, &result), what);
-  if (!status) status = check(channel, result, what);
+  sl_status status = channel_check(channel, channel->nccl->ncclCommGetAsyncError(channel->comm, &result), what);
+  if (!status) status = channel_check(channel, result, what);
   if (!status) *in_progress = result == ncclInProgress;
   return status;
 }
@@ -42,7 +42,7 @@ sl_status sli_channel_open(sli_channel *channel, const ncclUniqueId *id, int blo
   config.maxCTAs = blocks;
   sl_status status = make_stream(channel);
   if (status) return status;
-  return check(channel, channel->nccl->ncclCommInitRankConfig(&channel->comm, 2, *id, channel->sends ? 0 : 1,
+  return channel_check(channel, channel->nccl->ncclCommInitRankConfig(&channel->comm, 2, *id, channel->sends ? 0 : 1,
                                                         &config), "meeting it failed");
 }
 
@@ -99,7 +99,7 @@ sl_status sli_channel_issue(sli_channel *channel, void *data, size_t bytes) {
       channel->sends ? channel->nccl->ncclSend(data, bytes, ncclUint8, 1, channel->comm, channel->stream)
                   : channel->nccl->ncclRecv(data, bytes, ncclUint8, 0, channel->comm, channel->stream);
   channel->state = SLI_CHANNEL_ISSUING;
-  status = check(channel, result, channel->sends ? "sending failed" : "receiving failed");
+  status = channel_check(channel, result, channel->sends ? "sending failed" : "receiving failed");
   return status || result == ncclInProgress ? status : record(channel);
 }
 

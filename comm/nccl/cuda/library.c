@@ -37,14 +37,14 @@ static sl_status load_from(const char *path) {
 }
 
 /* Loads the system's library, or, if that is missing or too old, the one of this build. */
-static sl_status load(void) {
+static sl_status library_load(void) {
   return load_from("libnccl.so.2") ? load_from(SLI_NCCL_PATH) : SL_OK;
 }
 
 sl_status sli_nccl_load(const sli_nccl_library **library) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&lock);
-  sl_status status = is_loaded ? SL_OK : load();
+  sl_status status = is_loaded ? SL_OK : library_load();
   is_loaded = !status;
   pthread_mutex_unlock(&lock);
   if (!status) *library = &loaded;

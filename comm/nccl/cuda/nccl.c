@@ -241,7 +241,7 @@ static sl_status begin_to_meet(sli_nccl *n, way *w) {
   return status;
 }
 
-static sl_status go_on(sli_nccl *n, way *w, bool may_greet) {
+static sl_status nccl_continue(sli_nccl *n, way *w, bool may_greet) {
   bool done = false;
   sl_status status = SL_OK;
   switch (w->state) {
@@ -265,7 +265,7 @@ static sl_status go_on(sli_nccl *n, way *w, bool may_greet) {
 /* Advances a connecting channel. One that waits for its turn to greet does not count as silent. */
 static sl_status move_on(sli_nccl *n, way *w, bool may_greet, uint64_t gap_ns) {
   int before = (int)w->state;
-  sl_status status = go_on(n, w, may_greet);
+  sl_status status = nccl_continue(n, w, may_greet);
   if (status) return blame(n, w, status, sl_detail());
   if (before != (int)w->state || (w->state == MET && !may_greet)) w->silent_ns = 0;
   if (w->state == OPEN || !is_silent(n, w, gap_ns)) return SL_OK;

@@ -40,16 +40,16 @@ static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_
   else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT, next);
 }
 
-/* Attention mask (sight) of a tile of queries: the position of its first query, and the keys from
+/* Attention mask of a tile of queries: the position of its first query, and the keys from
  * `begin`, a multiple of KT, to before `limit`. With ids: the ids of keys and of the queries [QT],
  * and the smallest and the largest id that is not negative. */
-typedef struct tile_sight {
+typedef struct tile_mask {
   int64_t q0, begin, limit;
   const int32_t *ids;
   int32_t own[QT], low, high;
-} tile_sight;
+} tile_mask;
 
-static void see_ids(tile_sight *t, int64_t nq) {
+static void see_ids(tile_mask *t, int64_t nq) {
   t->low = INT32_MAX;
   t->high = -1;
   for (int64_t l = 0; l < QT; l++) {
@@ -60,8 +60,8 @@ static void see_ids(tile_sight *t, int64_t nq) {
   }
 }
 
-static void see(tile_sight *t, const sli_attention *a, int64_t b, int64_t i0, int64_t nq) {
-  const sli_sight *s = &a->sight;
+static void see(tile_mask *t, const sli_attention *a, int64_t b, int64_t i0, int64_t nq) {
+  const sli_mask *s = &a->mask;
   t->q0 = a->q0 + i0;
   int64_t limit = t->q0 + nq + s->ahead;
   t->begin = t->q0 > s->behind ? (t->q0 - s->behind) / KT * KT : 0;
@@ -71,7 +71,7 @@ static void see(tile_sight *t, const sli_attention *a, int64_t b, int64_t i0, in
 }
 
 /* Returns true if this tile of keys may contain a query's id. */
-static bool meets(const tile_sight *t, int64_t k0, int64_t nk) {
+static bool meets(const tile_mask *t, int64_t k0, int64_t nk) {
   int32_t low = INT32_MAX, high = -1;
   for (int64_t j = k0; j < k0 + nk; j++) {
     low = t->ids[j] >= 0 && t->ids[j] < low ? t->ids[j] : low;
@@ -96,7 +96,7 @@ static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first) 
                             loadu(&s[j][i])));
 }
 
-static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t) {
+static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t) {
   for (int64_t j = 0; j < nk; j++) {
     int32_t id = t->ids[k0 + j];
     for (int i = 0; i < QT; i += LANES) {
@@ -109,10 +109,10 @@ static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight
 }
 
 /* Masks the scores of all keys that a query must not attend to. */
-static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_sight *t,
-                 const sli_sight *sight) {
-  hide_later(s, nk, k0, t->q0 + sight->ahead);
-  hide_earlier(s, nk, k0, t->q0 - sight->behind);
+static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t,
+                 const sli_mask *mask) {
+  hide_later(s, nk, k0, t->q0 + mask->ahead);
+  hide_earlier(s, nk, k0, t->q0 - mask->behind);
   if (t->ids) hide_others(s, nk, k0, t);
 }
 
@@ -197,10 +197,10 @@ static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, cons
 }
 
 /* Attends to keys k0 and following. */
-static void attend(tile_state *x, const sli_attention *a, const tile_sight *t, int64_t k0, int64_t nk,
+static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, int64_t k0, int64_t nk,
                    const float *k, const float *v, int64_t row) {
   scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
-  hide(x->s, nk, k0, t, &a->sight);
+  hide(x->s, nk, k0, t, &a->mask);
   soften(x->s, nk, x->top, x->total, x->fade);
   if (k0 > t->begin || a->resumes) scale_columns(x->acc, a->dim, x->fade);
   weigh_values(x, a, nk, v, row);
@@ -221,7 +221,7 @@ static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h
 static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0, bool more) {
   int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
-  tile_sight t;
+  tile_mask t;
   turn_queries(a->bf16, x->qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
   begin_tile(x, dim);
   if (a->resumes)
@@ -281,7 +281,7 @@ static void put_together(float *to, const float *tail, const float *x, int64_t r
 }
 
 /* Attends to the tile that the last keys have begun. */
-static void attend_begun(tile_state *x, const sli_sweep *w, const tile_sight *t, int64_t k0,
+static void attend_begun(tile_state *x, const sli_sweep *w, const tile_mask *t, int64_t k0,
                          int64_t nk, int64_t b, int64_t h) {
   const sli_attention *a = &w->a;
   float k[KT * SLI_MAX_HEAD_DIM], v[KT * SLI_MAX_HEAD_DIM];
@@ -303,7 +303,7 @@ static void attention_sweep_chunk(void *arg, int i) {
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   float *seen = w->seen + (b * a->heads + h) * 2 * row_of_head(a) + i0;
   float *out = a->out + b * a->o_batch + i0 * a->o_row + h * dim;
-  tile_sight t;
+  tile_mask t;
   tile_state x;
   if (a->bf16) begin_tiles();
   turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);

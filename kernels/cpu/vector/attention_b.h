@@ -98,7 +98,7 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
   float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL, ones[QT];
   bool more = i0 + QT < a->queries;
   for (int l = 0; l < QT; l++) ones[l] = 1;
-  tile_sight t;
+  tile_mask t;
   begin_back(x, a, b, h, i0);
   memset(x->dqt, 0, (size_t)dim * sizeof *x->dqt);
   if (dq && a->resumes) transpose_in(x->dqt, dq, a->dq_row, x->nq, dim, 1);
@@ -112,7 +112,7 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
     want_keys(&x->next, k0, more ? SLI_MIN(t.limit + QT, a->part.has.end) : end);
     if (t.ids && !meets(&t, k0, nk)) continue;
     scores(a->bf16, x->s, nk, a->k + at, row, dim, x->qt, &x->next);
-    hide(x->s, nk, k0, &t, &a->sight);
+    hide(x->s, nk, k0, &t, &a->mask);
     scores(a->bf16, x->ds, nk, a->v + at, row, dim, x->dot, &x->next);
     score_gradients(x->s, x->ds, nk, x->lse, x->delta, a->scale);
     if (a->bf16) add_gradients_bf16(x, a, nk, a->k + at, dk, dv);

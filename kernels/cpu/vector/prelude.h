@@ -16,6 +16,6 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 #include "ops/rotary.h"
 #include "ops/target.h"

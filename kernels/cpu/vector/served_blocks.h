@@ -4,10 +4,10 @@
  * sum, multiplied by both scales, is added to y block by block. A number therefore has the same
  * bits at every level, in every tick and by any thread.
  *
- * A vector holds LANES columns of a group (ops/rest.h), four numbers of each. The digits of x that
+ * A vector holds LANES columns of a group (ops/storage.h), four numbers of each. The digits of x that
  * multiply them are the same for all columns. */
 
-enum { GROUP = SLI_REST_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUADS };
+enum { GROUP = SLI_STORAGE_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUADS };
 
 /* Rows whose digits stay in cache while the columns pass. */
 enum { MOST_ROWS = 64 };
@@ -100,20 +100,20 @@ INLINE ivec last_sum(ivec sum, int32_t begin) {
 
 /* Loads a block of columns from v * LANES on of a group: the numbers, d, and the term that remains
  * after the numbers' centre is subtracted. */
-INLINE void load_block(sl_rest rest, const uint8_t *block, int v, block_weights *w) {
+INLINE void load_block(sl_storage storage, const uint8_t *block, int v, block_weights *w) {
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) {
     const uint8_t *numbers = block + (v + t) * (int)sizeof(ivec);
-    const uint8_t *halves = block + GROUP * sli_rest_numbers(rest) + (v + t) * LANES * 2;
+    const uint8_t *halves = block + GROUP * sli_storage_numbers(storage) + (v + t) * LANES * 2;
     w->d[t] = load_half((const void *)halves);
-    if (rest == SL_REST_Q4_1)
-      w->m[t] = load_half((const void *)(halves + 2 * GROUP)) + w->d[t] * (float)block_centre(rest);
+    if (storage == SL_STORAGE_Q4_1)
+      w->m[t] = load_half((const void *)(halves + 2 * GROUP)) + w->d[t] * (float)block_centre(storage);
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
       ivec q;
-      if (rest == SL_REST_Q8_0) q = load_quads(numbers + i * GROUP * 4);
+      if (storage == SL_STORAGE_Q8_0) q = load_quads(numbers + i * GROUP * 4);
       else q = load_quads(numbers + i % (QUADS / 2) * GROUP * 4) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
-      if (in_pairs(rest)) {
+      if (in_pairs(storage)) {
         w->quads[2 * i][t] = q & 0x00ff00ff;
         w->quads[2 * i + 1][t] = (ivec)((uvec)q >> 8) & 0x00ff00ff;
       } else w->quads[i][t] = q;
@@ -173,9 +173,9 @@ INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows, ive
 }
 
 /* Adds a block of `rows` rows by the columns of a tile to y[row][GROUP]. */
-INLINE void plus_tile(sl_rest rest, const block_weights *w, const sli_digits *x, int rows, float *y) {
+INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digits *x, int rows, float *y) {
   ivec sums[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS];
-  if (in_pairs(rest)) sum_pairs(w, x, rows, sums);
+  if (in_pairs(storage)) sum_pairs(w, x, rows, sums);
   else sum_bytes(w, x, rows, sums);
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++)
@@ -185,57 +185,57 @@ INLINE void plus_tile(sl_rest rest, const block_weights *w, const sli_digits *x,
       vec low = __builtin_convertvector(sums[r][t][SLI_LOW], vec);
       vec sum = low + __builtin_convertvector(sums[r][t][SLI_UPPER], vec) * 256.0f;
       vec plus = rounded(sum, w->d[t]);
-      if (rest == SL_REST_Q4_1) plus += rounded(set(x[r].sum), w->m[t]);
+      if (storage == SL_STORAGE_Q4_1) plus += rounded(set(x[r].sum), w->m[t]);
       storeu(to, loadu(to) + rounded(plus, set(x[r].scale)));
     }
 }
 
 /* Copies a block of fewer columns than a group has, with zeros for the others. */
-static void widen_block(sl_rest rest, sli_grouped group, int64_t b, uint8_t *to) {
-  int64_t lines = sli_rest_numbers(rest) / 4, wide = group.wide;
-  const uint8_t *from = group.blocks + b * wide * sli_rest_bytes(rest);
-  memset(to, 0, (size_t)(GROUP * sli_rest_bytes(rest)));
+static void widen_block(sl_storage storage, sli_grouped group, int64_t b, uint8_t *to) {
+  int64_t lines = sli_storage_numbers(storage) / 4, wide = group.wide;
+  const uint8_t *from = group.blocks + b * wide * sli_storage_bytes(storage);
+  memset(to, 0, (size_t)(GROUP * sli_storage_bytes(storage)));
   for (int64_t i = 0; i < lines; i++) memcpy(to + i * GROUP * 4, from + i * wide * 4, (size_t)wide * 4);
-  for (int64_t i = 0; i < sli_rest_bytes(rest) / 2 - 2 * lines; i++)
+  for (int64_t i = 0; i < sli_storage_bytes(storage) / 2 - 2 * lines; i++)
     memcpy(to + lines * GROUP * 4 + i * GROUP * 2, from + lines * wide * 4 + i * wide * 2, (size_t)wide * 2);
 }
 
 /* Returns block b of a group; `room` holds the copy of a narrow one. */
-INLINE const uint8_t *block_of(sl_rest rest, sli_grouped group, int64_t b, uint8_t *room) {
-  const uint8_t *block = group.blocks + b * GROUP * sli_rest_bytes(rest);
+INLINE const uint8_t *block_of(sl_storage storage, sli_grouped group, int64_t b, uint8_t *room) {
+  const uint8_t *block = group.blocks + b * GROUP * sli_storage_bytes(storage);
   if (__builtin_expect(group.wide < GROUP, 0)) {
-    widen_block(rest, group, b, room);
+    widen_block(storage, group, b, room);
     return room;
   }
 #pragma GCC unroll 16
-  for (int64_t at = 0; at < GROUP * sli_rest_bytes(rest); at += LINE) __builtin_prefetch(block + FETCHED + at);
+  for (int64_t at = 0; at < GROUP * sli_storage_bytes(storage); at += LINE) __builtin_prefetch(block + FETCHED + at);
   return block;
 }
 
 /* Multiplies rows of x by a group's columns: y[row][GROUP]. Block b of x is x[b * all + row]. */
-INLINE void multiply_group(sl_rest rest, sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all,
+INLINE void multiply_group(sl_storage storage, sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all,
                            float *y) {
   uint8_t room[GROUP * 34];
   for (int64_t i = 0; i < rows * GROUP; i += LANES) storeu(y + i, (vec){0});
   for (int64_t b = 0; b < blocks; b++, x += all) {
-    const uint8_t *block = block_of(rest, group, b, room);
+    const uint8_t *block = block_of(storage, group, b, room);
     for (int v = 0; v < GROUP_VECTORS; v += SUMMED_VECTORS) {
       block_weights w;
       int64_t r = 0;
-      load_block(rest, block, v, &w);
+      load_block(storage, block, v, &w);
       for (; r + SUMMED_ROWS <= rows; r += SUMMED_ROWS)
-        plus_tile(rest, &w, x + r, SUMMED_ROWS, y + r * GROUP + v * LANES);
-      if (r < rows) plus_tile(rest, &w, x + r, 1, y + r * GROUP + v * LANES);
+        plus_tile(storage, &w, x + r, SUMMED_ROWS, y + r * GROUP + v * LANES);
+      if (r < rows) plus_tile(storage, &w, x + r, 1, y + r * GROUP + v * LANES);
     }
   }
 }
 
 static void multiply_q8_0(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all, float *y) {
-  multiply_group(SL_REST_Q8_0, group, blocks, x, rows, all, y);
+  multiply_group(SL_STORAGE_Q8_0, group, blocks, x, rows, all, y);
 }
 
 static void multiply_q4_1(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all, float *y) {
-  multiply_group(SL_REST_Q4_1, group, blocks, x, rows, all, y);
+  multiply_group(SL_STORAGE_Q4_1, group, blocks, x, rows, all, y);
 }
 
 /* Writes rows of a group's `wide` columns to y, with the bias. */
@@ -254,18 +254,18 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
   const sl_call *call = p->call;
   const sl_type *lies = &call->in_type[1];
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]), few;
-  bool bytes = sli_rest_of(lies, k) == SL_REST_Q8_0;
+  bool bytes = sli_storage_of(lies, k) == SL_STORAGE_Q8_0;
   const float *bias = call->in[2];
   _Alignas(64) float sums[MOST_ROWS * GROUP];
   _Alignas(64) sli_digits own[SLI_OWN_DIGITS];
   const sli_digits *x = p->x ? p->x : own;
-  fetch_first(sli_rest_grouped(lies, call->in[1], columns.begin).blocks);
+  fetch_first(sli_storage_grouped(lies, call->in[1], columns.begin).blocks);
   for (int64_t r = 0; r < rows && !p->x; r++) row_digits(call, rows, r, own);
   for (int64_t r = 0; r < rows; r += MOST_ROWS)
     for (int64_t c = columns.begin; c < columns.end; c += GROUP) {
-      sli_grouped group = sli_rest_grouped(lies, call->in[1], c);
+      sli_grouped group = sli_storage_grouped(lies, call->in[1], c);
       few = rows - r < MOST_ROWS ? rows - r : MOST_ROWS;
-      (bytes ? multiply_q8_0 : multiply_q4_1)(group, k / SLI_REST_BLOCK, x + r, few, rows, sums);
+      (bytes ? multiply_q8_0 : multiply_q4_1)(group, k / SLI_STORAGE_BLOCK, x + r, few, rows, sums);
       give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c, n);
     }
 }

@@ -3,17 +3,17 @@
 
 /* Returns the centre subtracted from the numbers of weights, so that they are about symmetric
  * around 0. */
-static inline int block_centre(sl_rest rest) { return rest == SL_REST_Q8_0 ? 128 : 8; }
+static inline int block_centre(sl_storage storage) { return storage == SL_STORAGE_Q8_0 ? 128 : 8; }
 
 /* Returns true if digits are in pairs of 16 bits. Without AVX512-VNNI, byte products are added in
  * pairs in 16 bits, which is enough for 4-bit weights. Level 0 has no byte products. */
-static inline bool in_pairs(sl_rest rest) {
+static inline bool in_pairs(sl_storage storage) {
 #if defined(__AVX512VNNI__)
-  return (void)rest, false;
+  return (void)storage, false;
 #elif defined(__AVX2__)
-  return rest == SL_REST_Q8_0;
+  return storage == SL_STORAGE_Q8_0;
 #else
-  return (void)rest, true;
+  return (void)storage, true;
 #endif
 }
 
@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) void scale_block(const vec *x, int 
   }
 }
 
-static inline __attribute__((always_inline)) void digits_of(const float *x, sl_rest rest, sli_digits *to) {
+static inline __attribute__((always_inline)) void digits_of(const float *x, sl_storage storage, sli_digits *to) {
   vec numbers[BLOCK_VECTORS];
   ivec largest = {0}, sum = {0}, integers[BLOCK_VECTORS];
 #pragma GCC unroll 8
@@ -104,11 +104,11 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, sl_r
   scale_block(numbers, -exponent, integers);
 #pragma GCC unroll 8
   for (int v = 0; v < BLOCK_VECTORS; v++) {
-    ivec quads = in_pairs(rest) ? pairs_of(integers[v]) : quads_of(integers[v]);
+    ivec quads = in_pairs(storage) ? pairs_of(integers[v]) : quads_of(integers[v]);
     sum += integers[v];
     memcpy((char *)to->quads + v * (int)sizeof quads, &quads, sizeof quads);
   }
-  int32_t all = sum_of_lanes(sum), centre = block_centre(rest);
+  int32_t all = sum_of_lanes(sum), centre = block_centre(storage);
   to->begin[SLI_LOW] = -centre * (all & 0xff);
   to->begin[SLI_UPPER] = -centre * (all >> 8);
   to->sum = (float)all;
@@ -119,10 +119,10 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, sl_r
 static void row_digits(const sl_call *call, int64_t rows, int64_t i, sli_digits *to) {
   int64_t k = sl_type_last(&call->in_type[0]);
   const float *x = (const float *)call->in[0] + i * k;
-  sl_rest rest = sli_rest_of(&call->in_type[1], k);
-  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++, x += SLI_REST_BLOCK, to += rows)
-    if (rest == SL_REST_Q8_0) digits_of(x, SL_REST_Q8_0, to + i);
-    else digits_of(x, SL_REST_Q4_1, to + i);
+  sl_storage storage = sli_storage_of(&call->in_type[1], k);
+  for (int64_t b = 0; b < k / SLI_STORAGE_BLOCK; b++, x += SLI_STORAGE_BLOCK, to += rows)
+    if (storage == SL_STORAGE_Q8_0) digits_of(x, SL_STORAGE_Q8_0, to + i);
+    else digits_of(x, SL_STORAGE_Q4_1, to + i);
 }
 
 static void served_digits_chunk(void *arg, int i) {

@@ -241,7 +241,7 @@ static void linear_served_chunk(void *arg, int i) {
   const sl_call *call = p->call;
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
-  if (sli_rest_blocks(sli_rest_of(&call->in_type[1], sl_type_last(&call->in_type[0])))) block_columns(p, rows, columns);
+  if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0])))) block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }

@@ -22,7 +22,7 @@
 #include "kernels/cpu/vector/norm.h"
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/table.h"
-#include "kernels/cpu/vector/rest.h"
+#include "kernels/cpu/vector/storage.h"
 #include "kernels/cpu/vector/served.h"
 #include "kernels/cpu/vector/served_digits.h"
 #include "kernels/cpu/vector/served_blocks.h"

@@ -47,10 +47,10 @@ typedef struct line {
   int at; /* current column */
 } line;
 
-static void put(line *l, colour c, const char *format, ...)
+static void ctl_show_put(line *l, colour c, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void put(line *l, colour c, const char *format, ...) {
+static void ctl_show_put(line *l, colour c, const char *format, ...) {
   static const char *const codes[] = {"", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
   char text[512];
   va_list args;
@@ -77,32 +77,32 @@ static void show_name(line *l, const cJSON *job) {
   const cJSON *processes = cJSON_GetObjectItem(job, "processes");
   int np = cJSON_GetArraySize(processes);
   int nd = cJSON_GetArraySize(cJSON_GetObjectItem(job, "devices"));
-  put(l, BOLD, "%.0f  %s", number_of(job, "pid"), text_of(job, "model"));
-  put(l, PLAIN, "  %s, %d device%s", text_of(job, "schedule"), nd, nd == 1 ? "" : "s");
-  if (np > 1) put(l, PLAIN, " in %d processes", np);
-  if (*text_of(job, "starter")) put(l, PLAIN, ", started by %s", text_of(job, "starter"));
+  ctl_show_put(l, BOLD, "%.0f  %s", number_of(job, "pid"), text_of(job, "model"));
+  ctl_show_put(l, PLAIN, "  %s, %d device%s", text_of(job, "schedule"), nd, nd == 1 ? "" : "s");
+  if (np > 1) ctl_show_put(l, PLAIN, " in %d processes", np);
+  if (*text_of(job, "starter")) ctl_show_put(l, PLAIN, ", started by %s", text_of(job, "starter"));
   end_line(l);
 }
 
 /* Shows the status of a server. */
 static void show_serving(line *l, const cJSON *job, const cJSON *x) {
   double stages = number_of(x, "stages");
-  put(l, PLAIN, "serving %.0f, %.0f wait  %.1f tokens/s  %.1f rows in %.1f ticks/s", number_of(x, "running"),
+  ctl_show_put(l, PLAIN, "serving %.0f, %.0f wait  %.1f tokens/s  %.1f rows in %.1f ticks/s", number_of(x, "running"),
       number_of(x, "queued"), number_of(x, "tokens_per_second"), number_of(x, "rows_per_second"),
       number_of(x, "ticks_per_second"));
-  if (has(job, "bubble")) put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
+  if (has(job, "bubble")) ctl_show_put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
   end_line(l);
-  put(l, PLAIN, "%.0f of %.0f pages used", number_of(x, "pages_used"), number_of(x, "pages"));
-  if (stages > 1) put(l, PLAIN, " on each of %.0f stages", stages);
-  put(l, PLAIN, "; %.0f ticks, %.0f rows, %.0f shared, %.0f tokens, %.0f preemptions so far", number_of(x, "ticks"),
+  ctl_show_put(l, PLAIN, "%.0f of %.0f pages used", number_of(x, "pages_used"), number_of(x, "pages"));
+  if (stages > 1) ctl_show_put(l, PLAIN, " on each of %.0f stages", stages);
+  ctl_show_put(l, PLAIN, "; %.0f ticks, %.0f rows, %.0f shared, %.0f tokens, %.0f preemptions so far", number_of(x, "ticks"),
       number_of(x, "rows"), number_of(x, "rows_shared"), number_of(x, "tokens"), number_of(x, "preemptions"));
   end_line(l);
 }
 
 static void show_limits(line *l, const cJSON *limits) {
   const cJSON *limit;
-  put(l, DIM, "quotas");
-  cJSON_ArrayForEach(limit, limits) put(l, PLAIN, "  %s %.0f", limit->string, limit->valuedouble);
+  ctl_show_put(l, DIM, "quotas");
+  cJSON_ArrayForEach(limit, limits) ctl_show_put(l, PLAIN, "  %s %.0f", limit->string, limit->valuedouble);
   end_line(l);
 }
 
@@ -113,12 +113,12 @@ static void show_progress(line *l, const cJSON *job) {
     return;
   }
   if (has(job, "step"))
-    put(l, PLAIN, "step %.0f/%.0f", number_of(job, "step"), number_of(job, "steps"));
-  else put(l, RED, "process 0 is silent, and nobody is heard without it");
+    ctl_show_put(l, PLAIN, "step %.0f/%.0f", number_of(job, "step"), number_of(job, "steps"));
+  else ctl_show_put(l, RED, "process 0 is silent, and nobody is heard without it");
   if (has(job, "loss"))
-    put(l, PLAIN, "  loss %.4f  %.0f %s/s", number_of(job, "loss"),
+    ctl_show_put(l, PLAIN, "  loss %.4f  %.0f %s/s", number_of(job, "loss"),
         number_of(job, "tokens_per_second"), text_of(job, "items"));
-  if (has(job, "bubble")) put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
+  if (has(job, "bubble")) ctl_show_put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
   end_line(l);
 }
 
@@ -127,13 +127,13 @@ static void show_times(line *l, const cJSON *job) {
   const cJSON *checkpoint = cJSON_GetObjectItem(job, "checkpoint");
   if (!has(job, "elapsed_seconds") && !checkpoint) return;
   if (has(job, "elapsed_seconds"))
-    put(l, PLAIN, "running for %s", format_seconds(text, number_of(job, "elapsed_seconds")));
+    ctl_show_put(l, PLAIN, "running for %s", format_seconds(text, number_of(job, "elapsed_seconds")));
   if (has(job, "left_seconds"))
-    put(l, PLAIN, ", %s left", format_seconds(text, number_of(job, "left_seconds")));
+    ctl_show_put(l, PLAIN, ", %s left", format_seconds(text, number_of(job, "left_seconds")));
   if (checkpoint && has(checkpoint, "step"))
-    put(l, PLAIN, "%scheckpoint of step %.0f in %s", l->at ? "; " : "",
+    ctl_show_put(l, PLAIN, "%scheckpoint of step %.0f in %s", l->at ? "; " : "",
         number_of(checkpoint, "step"), text_of(checkpoint, "directory"));
-  else if (checkpoint) put(l, PLAIN, "%sno checkpoint yet", l->at ? "; " : "");
+  else if (checkpoint) ctl_show_put(l, PLAIN, "%sno checkpoint yet", l->at ? "; " : "");
   end_line(l);
 }
 
@@ -212,7 +212,7 @@ static void show_row(line *l, const row *r, const int *widths, colour paint) {
   for (int c = 0; c < COLUMNS; c++) {
     const char *cell = r ? r->cell[c] : columns[c].title;
     if (widths[c])
-      put(l, paint, "%s%*s", l->at ? "  " : "", columns[c].left ? -widths[c] : widths[c], cell);
+      ctl_show_put(l, paint, "%s%*s", l->at ? "  " : "", columns[c].left ? -widths[c] : widths[c], cell);
   }
 }
 
@@ -238,9 +238,9 @@ static void show_processes(line *l, const cJSON *processes) {
 /* Adds " B1 482.3": step and microbatch, and the piece if there are several. */
 static void put_pass(line *l, const cJSON *device) {
   if (!has(device, "step")) return;
-  put(l, PLAIN, "  %s %.0f.%.0f", text_of(device, "actor"), number_of(device, "step"),
+  ctl_show_put(l, PLAIN, "  %s %.0f.%.0f", text_of(device, "actor"), number_of(device, "step"),
       number_of(device, "microbatch"));
-  if (has(device, "piece")) put(l, PLAIN, ".%.0f", number_of(device, "piece"));
+  if (has(device, "piece")) ctl_show_put(l, PLAIN, ".%.0f", number_of(device, "piece"));
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -255,38 +255,38 @@ static void put_helper(line *l, const cJSON *waits) {
   const char *on = text_of(waits, "on"), *device = text_of(waits, "device");
   const char *state = text_of(end, "state"), *last = text_of(end, "actor");
   if (!*on) return;
-  if (!ends_with(on, text_of(waits, "register"))) put(l, PLAIN, " from %s on %s", on, device);
-  else put(l, PLAIN, " from %s", device);
+  if (!ends_with(on, text_of(waits, "register"))) ctl_show_put(l, PLAIN, " from %s on %s", on, device);
+  else ctl_show_put(l, PLAIN, " from %s", device);
   if (strcmp(device, text_of(end, "device")))
-    put(l, PLAIN, ", in the end from %s", text_of(end, "device"));
-  if (!strcmp(state, "silent")) put(l, RED, " (silent)");
-  else if (!strcmp(state, "circle")) put(l, RED, " (a circle)");
-  else put(l, DIM, " (%s %s)", last, state);
+    ctl_show_put(l, PLAIN, ", in the end from %s", text_of(end, "device"));
+  if (!strcmp(state, "silent")) ctl_show_put(l, RED, " (silent)");
+  else if (!strcmp(state, "circle")) ctl_show_put(l, RED, " (a circle)");
+  else ctl_show_put(l, DIM, " (%s %s)", last, state);
 }
 
 static void put_wait(line *l, const cJSON *device) {
   const cJSON *waits = cJSON_GetObjectItem(device, "waits");
   const char *why = text_of(waits, "why");
   if (!strcmp(why, "credit"))
-    put(l, PLAIN, " lacks a slot of %s (%.0f taken)", text_of(waits, "register"),
+    ctl_show_put(l, PLAIN, " lacks a slot of %s (%.0f taken)", text_of(waits, "register"),
         number_of(waits, "slots"));
-  else if (!strcmp(why, "policy")) put(l, PLAIN, " is put off");
-  else put(l, PLAIN, " lacks %s", text_of(waits, "register"));
+  else if (!strcmp(why, "policy")) ctl_show_put(l, PLAIN, " is put off");
+  else ctl_show_put(l, PLAIN, " lacks %s", text_of(waits, "register"));
   put_helper(l, waits);
 }
 
 static void show_device(line *l, const cJSON *device, int name_width) {
   const char *state = text_of(device, "state");
   char text[32];
-  put(l, PLAIN, "%-*s  ", name_width, text_of(device, "device"));
-  if (has(device, "bubble")) put(l, PLAIN, "%5.0f %%  ", 100 * number_of(device, "bubble"));
-  else put(l, PLAIN, "%7s  ", "");
+  ctl_show_put(l, PLAIN, "%-*s  ", name_width, text_of(device, "device"));
+  if (has(device, "bubble")) ctl_show_put(l, PLAIN, "%5.0f %%  ", 100 * number_of(device, "bubble"));
+  else ctl_show_put(l, PLAIN, "%7s  ", "");
   if (!strcmp(state, "silent")) {
-    put(l, RED, "process %.0f is silent", number_of(device, "process"));
+    ctl_show_put(l, RED, "process %.0f is silent", number_of(device, "process"));
   } else {
     bool runs = !strcmp(state, "runs"), waits = !strcmp(state, "waits");
-    put(l, runs ? GREEN : waits ? YELLOW : PLAIN, "%-5s", state);
-    put(l, PLAIN, " %7s", format_seconds(text, number_of(device, "seconds")));
+    ctl_show_put(l, runs ? GREEN : waits ? YELLOW : PLAIN, "%-5s", state);
+    ctl_show_put(l, PLAIN, " %7s", format_seconds(text, number_of(device, "seconds")));
     put_pass(l, device);
     if (waits) put_wait(l, device);
   }
@@ -298,7 +298,7 @@ static void show_devices(line *l, const cJSON *devices) {
   const cJSON *device;
   cJSON_ArrayForEach(device, devices)
     width = SLI_MAX(width, (int)strlen(text_of(device, "device")));
-  put(l, DIM, "%-*s   bubble  now            pass and its step.microbatch", width, "device");
+  ctl_show_put(l, DIM, "%-*s   bubble  now            pass and its step.microbatch", width, "device");
   end_line(l);
   cJSON_ArrayForEach(device, devices) show_device(l, device, width);
 }

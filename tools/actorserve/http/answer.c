@@ -25,13 +25,13 @@ void http_add_field(http_exchange *x, const char *name, const char *value) {
   if (evbuffer_add_printf(x->fields, "%s: %s\r\n", name, value) < 0) x->broken = true;
 }
 
-static void put(http_exchange *x, const char *bytes, size_t count) {
+static void answer_put(http_exchange *x, const char *bytes, size_t count) {
   if (evbuffer_add(bufferevent_get_output(x->stream), bytes, count)) x->broken = true;
 }
 
-static void put_text(http_exchange *x, const char *text) { put(x, text, strlen(text)); }
+static void put_text(http_exchange *x, const char *text) { answer_put(x, text, strlen(text)); }
 
-static void begin(http_exchange *x, int status, const char *type) {
+static void answer_begin(http_exchange *x, int status, const char *type) {
   char line[160];
   x->keep &= !x->server->draining;
   x->begun = true;
@@ -45,7 +45,7 @@ static void begin(http_exchange *x, int status, const char *type) {
 void http_write_answer(http_exchange *x, int status, const char *type, struct evbuffer *body) {
   char line[64];
   snprintf(line, sizeof line, "Content-Length: %zu\r\n\r\n", evbuffer_get_length(body));
-  begin(x, status, type);
+  answer_begin(x, status, type);
   if (status != 204) put_text(x, line);
   else put_text(x, "\r\n");
   if (!x->bare && evbuffer_add_buffer(bufferevent_get_output(x->stream), body)) x->broken = true;
@@ -58,7 +58,7 @@ void http_begin(http_exchange *x, int status, const char *type, const char *prob
   x->probe = probe;
   if (x->pieces) http_add_field(x, "Transfer-Encoding", "chunked");
   http_add_field(x, "Cache-Control", "no-cache");
-  begin(x, status, type);
+  answer_begin(x, status, type);
   put_text(x, "\r\n");
 }
 
@@ -67,7 +67,7 @@ void http_write_piece(http_exchange *x, const char *piece, size_t bytes) {
   if (!bytes) return; /* an empty chunk would be the last */
   snprintf(line, sizeof line, "%zx\r\n", bytes);
   if (x->pieces) put_text(x, line);
-  put(x, piece, bytes);
+  answer_put(x, piece, bytes);
   if (x->pieces) put_text(x, "\r\n");
 }
 

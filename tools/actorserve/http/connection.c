@@ -163,12 +163,12 @@ static void go_to_next(http_exchange *x) {
   if (!unsent(x)) linger(x); /* the answer was broken off */
 }
 
-static void refuse(http_exchange *x, http_fault fault);
+static void connection_refuse(http_exchange *x, http_fault fault);
 
 void http_answer_buffer(http_exchange *x, int status, const char *type, struct evbuffer *body) {
   size_t bytes = evbuffer_get_length(body);
   if (bytes > LEAST_KEPT && !http_make_room(x->server, x, bytes)) {
-    refuse(x, (http_fault){503, "there is no memory for the answer"});
+    connection_refuse(x, (http_fault){503, "there is no memory for the answer"});
     return;
   }
   http_write_answer(x, status, type, body);
@@ -205,7 +205,7 @@ void http_break_off(http_exchange *x) {
 /* ---- a request ------------------------------------------------------------------------------- */
 
 /* Answers a wrong request. Later data of the client is no request, so this is the last answer. */
-static void refuse(http_exchange *x, http_fault fault) {
+static void connection_refuse(http_exchange *x, http_fault fault) {
   char *body = x->server->options.error_body(x->server->options.ctx, fault.status, fault.text);
   event_del(x->deadline);
   enter(x, HTTP_ANSWER);
@@ -216,7 +216,7 @@ static void refuse(http_exchange *x, http_fault fault) {
 }
 
 static void give_up(http_exchange *x) {
-  if (x->state == HTTP_BODY) refuse(x, (http_fault){503, "others need the memory that this request takes"});
+  if (x->state == HTTP_BODY) connection_refuse(x, (http_fault){503, "others need the memory that this request takes"});
   else http_close(x);
 }
 
@@ -256,7 +256,7 @@ static bool make_data_room(http_exchange *x, size_t need) {
   if (need < x->capacity) return true;
   char *data = http_make_room(x->server, x, capacity - x->capacity) ? realloc(x->data, capacity) : NULL;
   if (!data) {
-    refuse(x, (http_fault){503, "there is no memory for the body"});
+    connection_refuse(x, (http_fault){503, "there is no memory for the body"});
     return false;
   }
   http_count(x, capacity - x->capacity, 0);
@@ -271,7 +271,7 @@ static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
   if (need > most) {
     char text[80];
     snprintf(text, sizeof text, "the body has more than %zu bytes", most);
-    refuse(x, (http_fault){413, text});
+    connection_refuse(x, (http_fault){413, text});
     return false;
   }
   if (!make_data_room(x, need)) return false;
@@ -282,7 +282,7 @@ static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
 
 /* Waits for more data; false: the client has ended and none will come. */
 static bool wait_for_more(http_exchange *x) {
-  if (x->ended) refuse(x, (http_fault){400, "the connection ends within the request"});
+  if (x->ended) connection_refuse(x, (http_fault){400, "the connection ends within the request"});
   return false;
 }
 
@@ -293,7 +293,7 @@ static bool read_body(http_exchange *x, struct evbuffer *in) {
     const char *bytes = (const char *)evbuffer_pullup(in, (ev_ssize_t)count);
     bool data;
     http_fault fault = http_body_next(&x->body, bytes, bytes ? count : 0, &used, &data);
-    if (fault.status) refuse(x, fault);
+    if (fault.status) connection_refuse(x, fault);
     if (fault.status || (used && data && !keep_data(x, bytes, used))) return false;
     if (!used) return wait_for_more(x);
     evbuffer_drain(in, used);
@@ -320,7 +320,7 @@ static bool begin_body(http_exchange *x) {
     char text[96];
     snprintf(text, sizeof text, "the body has %llu bytes, more than %zu", (unsigned long long)x->head.length,
              x->server->options.most_body_bytes);
-    refuse(x, (http_fault){413, text});
+    connection_refuse(x, (http_fault){413, text});
     return false;
   }
   if (x->head.expects && x->body.at != HTTP_BODY_DONE)
@@ -338,7 +338,7 @@ static bool take_head(http_exchange *x, struct evbuffer *in, size_t length) {
   evbuffer_remove(in, x->head_bytes, length);
   http_fault fault = http_head_parse(x->head_bytes, length, &x->head);
   if (!fault.status) return begin_body(x);
-  refuse(x, fault);
+  connection_refuse(x, fault);
   return false;
 }
 
@@ -349,7 +349,7 @@ static bool read_head(http_exchange *x, struct evbuffer *in) {
   x->seen = count;
   if (length) return take_head(x, in, length);
   if (count < HTTP_MOST_HEAD) return wait_for_more(x);
-  refuse(x, (http_fault){431, "the head of the request is too long"});
+  connection_refuse(x, (http_fault){431, "the head of the request is too long"});
   return false;
 }
 
@@ -374,7 +374,7 @@ static bool leave_unread(http_exchange *x) {
   return false;
 }
 
-static bool go_on(http_exchange *x) {
+static bool connection_continue(http_exchange *x) {
   struct evbuffer *in = bufferevent_get_input(x->stream);
   if (x->state == HTTP_IDLE) return begin_head(x, in);
   if (x->state == HTTP_HEAD) return read_head(x, in);
@@ -395,7 +395,7 @@ static void end_of_client(http_exchange *x) {
 static void on_read(struct bufferevent *stream, void *ctx) {
   http_exchange *x = ctx;
   (void)stream;
-  while (go_on(x)) {}
+  while (connection_continue(x)) {}
 }
 
 static void on_event(struct bufferevent *stream, short what, void *ctx) {
@@ -408,7 +408,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   http_exchange *x = ctx;
   bool late = x->state == HTTP_HEAD || x->state == HTTP_BODY;
-  if (late) refuse(x, (http_fault){408, "the request did not come in time"});
+  if (late) connection_refuse(x, (http_fault){408, "the request did not come in time"});
   else if (x->state == HTTP_ANSWER) look_after(x);
   else http_close(x);
 }

@@ -62,7 +62,7 @@ static double heads_of(const sample *s) {
 
 /* Returns a sample's place. Bytes between powers of four are moved to the middle, at the same
  * rate. */
-static place place_of(const form *f, const sample *s) {
+static place grid_place_of(const form *f, const sample *s) {
   place p = {.seconds = s->seconds};
   for (int a = 0; a < f->count; a++) {
     double x = p.at[a] = fmax(s->at[f->axis[a]], 1);
@@ -99,13 +99,13 @@ static row_places places_of(const samples *s, const sample *first) {
   int *times = sli_calloc(s->count, sizeof *times);
   for (size_t i = 0; i < s->count; i++) {
     if (!same_curve(first, &s->of[i])) continue;
-    const place p = place_of(f, &s->of[i]);
+    const place p = grid_place_of(f, &s->of[i]);
     merge(&r, &p, times);
   }
   free(times);
   r.lines = r.count;
   for (size_t i = 0; i < s->count; i++)
-    if (!strcmp(first->op, s->of[i].op) && !same_curve(first, &s->of[i])) r.of[r.lines++] = place_of(f, &s->of[i]);
+    if (!strcmp(first->op, s->of[i].op) && !same_curve(first, &s->of[i])) r.of[r.lines++] = grid_place_of(f, &s->of[i]);
   return r;
 }
 

@@ -119,7 +119,7 @@ static int layers_of(const probe *p) {
   return 2 * (int)SLI_MIN(ceil(LEAST_BYTES / bytes / 2), MOST_LAYERS / 2);
 }
 
-static void add(probes *all, probe p) {
+static void machine_main_add(probes *all, probe p) {
   p.layers = layers_of(&p), p.stages = 1;
   if (probe_flops(&p) > most_flops) return;
   SLI_GROW(all->of, all->count, all->capacity);
@@ -127,7 +127,7 @@ static void add(probes *all, probe p) {
 }
 
 static void add_product(probes *all, int m, int width, int inner) {
-  add(all, (probe){.rows = SLI_MAX(m / 64, 1), .context = 64, .width = width, .inner = inner, .vocab = 256,
+  machine_main_add(all, (probe){.rows = SLI_MAX(m / 64, 1), .context = 64, .width = width, .inner = inner, .vocab = 256,
                    .microbatches = 2});
 }
 
@@ -144,7 +144,7 @@ static void list_products(probes *all) {
 static void add_attention(probes *all, int context, int head) {
   bool is_long = context > 256;
   int count = is_long ? 2 : 4;
-  add(all, (probe){.rows = SLI_MAX(256 / context, 1), .context = context, .width = count * head,
+  machine_main_add(all, (probe){.rows = SLI_MAX(256 / context, 1), .context = context, .width = count * head,
                    .inner = count * head, .heads = count, .vocab = 256, .microbatches = is_long ? 1 : 2});
 }
 
@@ -155,7 +155,7 @@ static void list_attention(probes *all) {
 
 static void list_vocabularies(probes *all) {
   for (int vocab = 1000; vocab <= 32000; vocab *= 4)
-    add(all, (probe){.rows = 4, .context = 64, .width = 128, .inner = 256, .vocab = vocab, .microbatches = 2});
+    machine_main_add(all, (probe){.rows = 4, .context = 64, .width = 128, .inner = 256, .vocab = vocab, .microbatches = 2});
 }
 
 static int by_work(const void *a, const void *b) {
@@ -327,7 +327,7 @@ static cJSON *link_curve(const measuring *m) {
 
 static int cores_of(const measuring *m) { return SLI_MAX(m->settings->devices.threads, 1); }
 
-static cJSON *describe(const measuring *m) {
+static cJSON *machine_main_describe(const measuring *m) {
   cJSON *root = cJSON_CreateObject();
   char host[256] = "this machine";
   gethostname(host, sizeof host - 1);
@@ -365,7 +365,7 @@ static sl_status write_file(const char *path, const char *text) {
 }
 
 static sl_status write_machine(const measuring *m) {
-  cJSON *root = describe(m);
+  cJSON *root = machine_main_describe(m);
   char *text = cJSON_PrintUnformatted(root);
   SLI_CHECK(text, "no memory for the machine file");
   sl_status status = write_file(m->path, text);

@@ -19,7 +19,7 @@ typedef struct text {
   int64_t count, vocab;
 } text;
 
-static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+static void probe_fill(void *ctx, const sl_tick *tick, void *const *out) {
   const text *t = ctx;
   for (int o = 0; o < 2; o++)
     for (int64_t i = 0; i < t->count && out[o]; i++)
@@ -31,7 +31,7 @@ static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t v
   sl_tensor *out[2];
   t->count = rows * context, t->vocab = vocab;
   t->types[0] = t->types[1] = SL_TYPE(SL_I32, rows, context);
-  t->source = (sl_source){.nout = 2, .types = t->types, .fill = fill, .ctx = t};
+  t->source = (sl_source){.nout = 2, .types = t->types, .fill = probe_fill, .ctx = t};
   sl_data(g, &t->source, out);
   *next = out[1];
   return out[0];

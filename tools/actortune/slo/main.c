@@ -47,7 +47,7 @@ static const tool slo_tool = {.name = "actortune --slo",
                               .takes_weights = true,
                               .read = read_settings};
 
-static sl_status find(settings *s) {
+static sl_status slo_main_find(settings *s) {
   hunt h = {.settings = s, .goodput = sl_arg_flag(s->run, "goodput"), .points = (int)sl_arg_int(s->run, "points")};
   int threads = (int)sl_arg_int(s->run, "threads");
   words_model(s, &h.model); /* as given: weights specify the rest */
@@ -73,7 +73,7 @@ int slo_main(int argc, char **argv) {
   settings s;
   interrupt_catch();
   sl_status status = settings_read(&slo_tool, argc, argv, &s);
-  if (!status && !s.done) status = find(&s);
+  if (!status && !s.done) status = slo_main_find(&s);
   int exit_status = outputs_end("actortune", status, 0);
   settings_fini(&s);
   return exit_status;

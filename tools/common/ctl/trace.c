@@ -98,7 +98,7 @@ static sl_status try_path(const char *path) {
   return status;
 }
 
-static sl_status begin(control *c, const subject *s, const char *path, FILE *out) {
+static sl_status trace_begin(control *c, const subject *s, const char *path, FILE *out) {
   const char *before = control_tracing(c)->path;
   if (before) return sl_fail(SL_E_USAGE, "trace %s: %s is under way, until trace off", path, before);
   sl_status status = try_path(path);
@@ -125,7 +125,7 @@ static sl_status end(control *c, const subject *s, FILE *out) {
 sl_status request_trace(control *c, const subject *s, const char *text, FILE *out) {
   const char *path = control_tracing(c)->path;
   if (!strcmp(text, "off")) return end(c, s, out);
-  if (*text) return begin(c, s, text, out);
+  if (*text) return trace_begin(c, s, text, out);
   fprintf(out, "%s\n", path ? path : "off");
   return SL_OK;
 }

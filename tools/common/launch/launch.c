@@ -59,7 +59,7 @@ static const char *who_asks(const settings *s) {
   return number(s, "restarts") ? "restarts" : NULL;
 }
 
-static sl_status refuse(const char *option, const sli_cluster *cluster) {
+static sl_status launch_refuse(const char *option, const sli_cluster *cluster) {
   if (!strcmp(option, "restarts"))
     return sl_fail(SL_E_USAGE, "--restarts: %s started this process and the %d others of its job, "
                    "and only it could start them again", cluster->starter,
@@ -96,7 +96,7 @@ typedef struct meeting {
   int port; /* a socket that reserves the endpoint's port; -1: none */
 } meeting;
 
-static void leave(meeting *m) {
+static void launch_leave(meeting *m) {
   if (m->port >= 0) close(m->port);
   explicit_bzero(m, sizeof *m);
 }
@@ -166,7 +166,7 @@ static sl_status run_once(const settings *s, int incarnation, const launch_again
                                             .key = m.key,
                                             .incarnation = incarnation,
                                             .stopped_ms = launch_lost_ms(s) + 500});
-  leave(&m);
+  launch_leave(&m);
   words_fini(&w);
   return status;
 }
@@ -209,7 +209,7 @@ sl_status launch_run(const settings *s, const sli_cluster *cluster, const launch
   const char *option = who_asks(s);
   *launched = false;
   if (!option) return SL_OK;
-  if (cluster->nprocesses > 1) return refuse(option, cluster);
+  if (cluster->nprocesses > 1) return launch_refuse(option, cluster);
   *launched = true;
   return run_again_and_again(s, again, exit_status);
 }

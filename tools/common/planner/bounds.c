@@ -37,14 +37,14 @@ typedef struct stages {
   stage *of;
 } stages;
 
-static int rows_of(const planner *p, const plan_choice *c) {
+static int bounds_rows_of(const planner *p, const plan_choice *c) {
   return p->batch ? p->batch / c->at[PLAN_DATA] / c->at[PLAN_MICROBATCHES] : 0;
 }
 
 /* Returns the key of a choice's stage. If the batch size is unknown, rows follow from the number
  * of parts a step is cut into. */
 static stage key_of(const planner *p, const plan_choice *c) {
-  int rows = p->batch ? rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
+  int rows = p->batch ? bounds_rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
   return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE],
                  .experts = c->at[PLAN_EXPERTS], .expert_tensor = c->at[PLAN_EXPERT_TENSOR], .pieces = c->at[PLAN_PIECES], .rows = rows, .recompute = c->at[PLAN_RECOMPUTE], .choice = *c};
 }
@@ -55,7 +55,7 @@ static bool same(const stage *a, const stage *b) {
          a->recompute == b->recompute;
 }
 
-static size_t find(const stages *all, const stage *key) {
+static size_t bounds_find(const stages *all, const stage *key) {
   size_t i = 0;
   while (i < all->count && !same(&all->of[i], key)) i++;
   return i;
@@ -224,7 +224,7 @@ static double floor_bytes(const planner *p, const plan_choice *c, const stage *s
 static const stage *all_again(const stages *all, const stage *s) {
   stage key = *s;
   key.recompute = s->tensor > 1 ? 2 : 1;
-  size_t at = find(all, &key);
+  size_t at = bounds_find(all, &key);
   return at < all->count && all->of[at].known ? &all->of[at] : NULL;
 }
 
@@ -240,8 +240,8 @@ static bool bound(const stages *all, plan_choice *c, const stage *s) {
   if (!p->budget || c->least <= (double)p->budget) return true;
   if (c->floor > (double)p->budget) return false;
   if (p->all) return true;
-  double less = SLI_MIN(seconds_with_fewer(p, c, s), seconds_with_some(p, c, again));
-  if (less < INFINITY) c->bound = SLI_MAX(c->bound, less); /* else it needs both */
+  double relaxation = SLI_MIN(seconds_with_fewer(p, c, s), seconds_with_some(p, c, again));
+  if (relaxation < INFINITY) c->bound = SLI_MAX(c->bound, relaxation); /* else it needs both */
   return true;
 }
 
@@ -257,7 +257,7 @@ void planner_bound(planner *p) {
   stages all = {.planner = p};
   for (size_t i = 0; i < p->count; i++) {
     const stage key = key_of(p, &p->choices[i]);
-    if (find(&all, &key) < all.count) continue;
+    if (bounds_find(&all, &key) < all.count) continue;
     SLI_GROW(all.of, all.count, all.capacity);
     all.of[all.count++] = key;
   }
@@ -267,7 +267,7 @@ void planner_bound(planner *p) {
   for (size_t i = 0; i < p->count; i++) {
     plan_choice c = p->choices[i];
     const stage key = key_of(p, &c);
-    bool good = bound(&all, &c, &all.of[find(&all, &key)]);
+    bool good = bound(&all, &c, &all.of[bounds_find(&all, &key)]);
     p->choices[i] = p->choices[kept];
     if (good) p->choices[kept++] = c;
     else p->choices[i] = c;

@@ -97,7 +97,7 @@ static bool are_experts_said(const planner *p, const plan_choice *c) {
 static bool goes_without_saying(const planner *p, const plan_choice *c, plan_dim dim) {
   if (dim == PLAN_CHUNKS) return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
   if (dim == PLAN_EXPERT_TENSOR) return !are_experts_said(p, c);
-  if (dim == PLAN_QUOTAS) return true; /* the plan's relaxations (less) express it */
+  if (dim == PLAN_QUOTAS) return true; /* the plan's relaxations express it */
   return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) && c->at[dim] == 1;
 }
 
@@ -138,7 +138,7 @@ static bool is_given(const planner *p, const char *option) {
 
 static void own_words(const planner *p, const plan_choice *c, words *to) {
   for (int d = 0; d < PLAN_DIMS; d++) dim_words(p, c, (plan_dim)d, to);
-  if (c->less) planner_less_words(c->less, to);
+  if (c->relaxation) planner_relaxation_words(c->relaxation, to);
   if (c->assign) words_add(to, "--assign"), words_add(to, "%s", c->assign);
 }
 

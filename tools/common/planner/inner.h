@@ -18,17 +18,17 @@ void planner_bound(planner *p);
 void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx);
 bool planner_stopped(const planner *p);
 
-/* Creates the relaxations (less) of a choice: none at first, sized by a plan made of it. */
-plan_less *planner_less_create(const planned *made, const plan_choice *c);
-void planner_less_destroy(plan_less *less);
+/* Creates the relaxations of a choice: none at first, sized by a plan made of it. */
+plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *c);
+void planner_relaxation_destroy(plan_relaxation *relaxation);
 /* Relaxes a plan that is too large: takes away as many slots as needed, or has as many blocks
  * recompute. False: nothing is left to give up. */
-bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool slots);
+bool planner_relax(plan_relaxation *relaxation, const planned *made, size_t budget, bool slots);
 /* Lists the relaxations as quotas, at most two for each stage; returns how many. */
-int planner_less_quotas(const plan_less *less, sl_quota *to);
+int planner_relaxation_quotas(const plan_relaxation *relaxation, sl_quota *to);
 /* Calls say() with each --recompute value that the relaxations need. */
-void planner_less_recompute(const plan_less *less, void (*say)(void *ctx, const char *text), void *ctx);
-void planner_less_words(const plan_less *less, words *to);
+void planner_relaxation_recompute(const plan_relaxation *relaxation, void (*say)(void *ctx, const char *text), void *ctx);
+void planner_relaxation_words(const plan_relaxation *relaxation, words *to);
 
 /* Makes the plan of choice i, for planner_each(): its time, its bytes, and its relaxations if it
  * would not fit. Then makes it once more as actorrun would. */

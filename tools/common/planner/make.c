@@ -36,13 +36,13 @@ static void add_said(void *ctx, const char *text) {
   s->text = sli_arena_format(s->arena, "%s,%s", s->text, text);
 }
 
-static void apply_less(const plan_less *less, sli_arena *arena, settings *to) {
-  sl_quota *quotas = sli_arena_alloc(arena, (size_t)(to->nquotas + 2 * less->stages) * sizeof *quotas);
+static void apply_relaxation(const plan_relaxation *relaxation, sli_arena *arena, settings *to) {
+  sl_quota *quotas = sli_arena_alloc(arena, (size_t)(to->nquotas + 2 * relaxation->stages) * sizeof *quotas);
   said recompute = {arena, to->kept.recompute};
   if (to->nquotas) memcpy(quotas, to->quotas, (size_t)to->nquotas * sizeof *quotas);
-  to->nquotas += planner_less_quotas(less, quotas + to->nquotas);
+  to->nquotas += planner_relaxation_quotas(relaxation, quotas + to->nquotas);
   to->quotas = quotas;
-  planner_less_recompute(less, add_said, &recompute);
+  planner_relaxation_recompute(relaxation, add_said, &recompute);
   to->kept.recompute = recompute.text;
 }
 
@@ -51,7 +51,7 @@ static const char *recompute_of(const plan_choice *c) {
   return strcmp(word, "some") ? word : "none";
 }
 
-static void apply(const planner *p, const plan_choice *c, sli_arena *arena, settings *to) {
+static void planner_make_apply(const planner *p, const plan_choice *c, sli_arena *arena, settings *to) {
   *to = *p->settings;
   to->stages = c->at[PLAN_STAGES];
   to->grid.tensor = c->at[PLAN_TENSOR];
@@ -67,7 +67,7 @@ static void apply(const planner *p, const plan_choice *c, sli_arena *arena, sett
   to->devices.count = to->stages * settings_ranks(to);
   to->devices.budget_bytes = 0;
   apply_home(p, planner_word(PLAN_HOME, c->at[PLAN_HOME]), arena, to);
-  if (c->less) apply_less(c->less, arena, to);
+  if (c->relaxation) apply_relaxation(c->relaxation, arena, to);
 }
 
 /* Copies the model's options with another batch size, or another number of layers; 0: as given. */
@@ -100,7 +100,7 @@ sl_status planner_make_with(const planner *p, const plan_choice *c, int microbat
   run.schedule.skip_in_turn = true;
   sli_arena arena = {0};
   *out = (plan_made){0};
-  apply(p, c, &arena, &s);
+  planner_make_apply(p, c, &arena, &s);
   s.microbatches = microbatches;
   bool fewer = p->batch && microbatches != c->at[PLAN_MICROBATCHES];
   if (fewer || layers) {

@@ -37,7 +37,7 @@ static sl_hardware at_its_best(const sl_hardware *h) {
 }
 
 /* Finds a permutation by the traffic that a plan has on such hardware. NULL: none is better. */
-static char *find(const planner *p, const plan_choice *c, const sl_hardware *h, uint64_t seed) {
+static char *places_find(const planner *p, const plan_choice *c, const sl_hardware *h, uint64_t seed) {
   settings s = *p->settings;
   planner other = *p;
   plan_made made;
@@ -50,7 +50,7 @@ static char *find(const planner *p, const plan_choice *c, const sl_hardware *h, 
 }
 
 /* Keeps an assignment if it is faster. Takes ownership of the text. */
-static bool take(const planner *p, plan_choice *c, char *text) {
+static bool places_take(const planner *p, plan_choice *c, char *text) {
   plan_choice x = *c;
   if (!text) return false;
   x.assign = text;
@@ -108,7 +108,7 @@ void planner_try_assigned(void *ctx, size_t i) {
   plan_choice *c = &p->choices[i];
   const sl_hardware *now = &p->settings->modelled.hardware, best = at_its_best(now);
   if (!c->exact || !(c->seconds < INFINITY)) return;
-  for (uint64_t seed = 1; seed <= SEEDS && now->npairs; seed++) take(p, c, find(p, c, &best, seed));
-  while (take(p, c, find(p, c, now, 1))) {}
+  for (uint64_t seed = 1; seed <= SEEDS && now->npairs; seed++) places_take(p, c, places_find(p, c, &best, seed));
+  while (places_take(p, c, places_find(p, c, now, 1))) {}
   if (now->npairs) settle(p, c);
 }

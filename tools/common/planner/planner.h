@@ -39,14 +39,14 @@ extern const plan_dim_info plan_dims[PLAN_DIMS];
 
 /* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of activations, or
  * blocks that recompute. */
-typedef struct plan_less {
+typedef struct plan_relaxation {
   sli_arena arena;
   int stages, nblocks;
   int *slots[2];      /* [stages] slots of act.b and act.w; 0: the schedule's own */
   const char **names; /* [nblocks] */
-  bool *again;        /* [nblocks] recomputed */
+  bool *recomputed;   /* [nblocks] recomputed */
   const char *how;    /* the recompute mode: "full", "whole" */
-} plan_less;
+} plan_relaxation;
 
 /* One plan: its value in each dimension, a number or the index of a word. */
 typedef struct plan_choice {
@@ -57,7 +57,7 @@ typedef struct plan_choice {
   size_t bytes;    /* bytes of the largest device; 0: impossible */
   uint64_t hash;   /* hash of the plan made last */
   bool exact;      /* seconds, bytes and hash are those of the plan as actorrun makes it */
-  plan_less *less; /* owned by the planner; NULL: it fits as it is */
+  plan_relaxation *relaxation; /* owned by the planner; NULL: it fits as it is */
   char *assign;    /* owned by the planner: the device in each place; NULL: in order */
 } plan_choice;
 

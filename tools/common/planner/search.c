@@ -39,9 +39,9 @@ static void keep_smallest(planner *p) {
   for (size_t i = 0; i < p->count; i++) {
     plan_choice *c = &p->choices[i];
     if (!c->bytes || (p->smallest.bytes && p->smallest.bytes <= c->bytes)) continue;
-    planner_less_destroy(p->smallest.less);
+    planner_relaxation_destroy(p->smallest.relaxation);
     p->smallest = *c;
-    c->less = NULL;
+    c->relaxation = NULL;
   }
 }
 
@@ -122,7 +122,7 @@ static sl_status search(planner *p) {
 
 static void forget(planner *p) {
   for (size_t i = 0; i < p->count; i++) {
-    planner_less_destroy(p->choices[i].less);
+    planner_relaxation_destroy(p->choices[i].relaxation);
     free(p->choices[i].assign);
   }
   p->count = p->left_out = p->tried = 0;
@@ -173,6 +173,6 @@ sl_status planner_init(planner *p, const settings *s) {
 
 void planner_fini(planner *p) {
   forget(p);
-  planner_less_destroy(p->smallest.less);
+  planner_relaxation_destroy(p->smallest.relaxation);
   free(p->choices);
 }

@@ -13,7 +13,7 @@ static int words_tried(const planner *p, plan_dim dim) {
   return p->effort || !is_free(p, dim) ? plan_dims[dim].full : plan_dims[dim].quick;
 }
 
-static void add(planner *p, plan_choice c) {
+static void space_add(planner *p, plan_choice c) {
   for (int d = 0; d < PLAN_DIMS; d++)
     if (p->fixed[d] >= 0 && p->fixed[d] != c.at[d]) return;
   c.seconds = INFINITY;
@@ -26,7 +26,7 @@ static void add_homes(planner *p, plan_choice c) {
   bool any = planner_away(p) != SL_SPACE_DEVICE && (p->away || !is_free(p, PLAN_HOME));
   int homes = any ? plan_dims[PLAN_HOME].full : 1;
   bool known = p->away && !p->effort; /* nothing fits without offloading */
-  for (c.at[PLAN_HOME] = known ? 1 : 0; c.at[PLAN_HOME] < homes; c.at[PLAN_HOME]++) add(p, c);
+  for (c.at[PLAN_HOME] = known ? 1 : 0; c.at[PLAN_HOME] < homes; c.at[PLAN_HOME]++) space_add(p, c);
 }
 
 /* Adds sharding and recompute modes of a schedule. */

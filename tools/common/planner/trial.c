@@ -44,8 +44,8 @@ static bool may(const planner *p, const plan_choice *c, const way *w) {
 
 static bool give_up(const planner *p, plan_choice *c, const plan_made *made, const way *w) {
   if (!may(p, c, w)) return false;
-  if (!c->less) c->less = planner_less_create(&made->planned, c);
-  bool some = planner_lessen(c->less, &made->planned, p->budget, w->slots);
+  if (!c->relaxation) c->relaxation = planner_relaxation_create(&made->planned, c);
+  bool some = planner_relax(c->relaxation, &made->planned, p->budget, w->slots);
   if (some) c->at[w->dim] = w->value;
   return some;
 }
@@ -88,9 +88,9 @@ static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
   plan_made made;
   c->bytes = 0;
   if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
-  c->less = planner_less_create(&made.planned, c);
+  c->relaxation = planner_relaxation_create(&made.planned, c);
   for (int w = 0; w < WAYS; w++)
-    if (may(p, c, &ways[w]) && planner_lessen(c->less, &made.planned, 0, ways[w].slots)) c->at[ways[w].dim] = ways[w].value;
+    if (may(p, c, &ways[w]) && planner_relax(c->relaxation, &made.planned, 0, ways[w].slots)) c->at[ways[w].dim] = ways[w].value;
   planner_unmake(&made);
   if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
   c->bytes = largest(made.planned.plan);
@@ -135,7 +135,7 @@ static void try_way(const planner *p, const plan_choice *given, plan_choice *c, 
   plan_choice x = *given;
   extrapolate(p, &x, n, lessen(p, &x, n.more, planner_care(p), w));
   bool better = is_better(p, &x, c);
-  planner_less_destroy(better ? c->less : x.less);
+  planner_relaxation_destroy(better ? c->relaxation : x.relaxation);
   if (better) *c = x;
 }
 
@@ -145,7 +145,7 @@ static bool cannot_fit(const planner *p, plan_choice *c, counts n) {
   give_up_all(p, &least, n.more);
   bool large = least.bytes && !fits(p, &least);
   if (large && least.bytes < c->bytes) *c = least;
-  else planner_less_destroy(least.less);
+  else planner_relaxation_destroy(least.relaxation);
   return large;
 }
 
@@ -178,7 +178,7 @@ void planner_try_least(void *ctx, size_t i) {
 
 /* Returns the way in which a choice was relaxed. */
 static const way *way_of(const plan_choice *c) {
-  for (int w = 0; c->less && w < WAYS; w++)
+  for (int w = 0; c->relaxation && w < WAYS; w++)
     if (c->at[ways[w].dim] == ways[w].value) return &ways[w];
   return NULL;
 }

@@ -2,7 +2,7 @@
 /* Advice for a plan that does not fit. It is made again with other options, one at a time and
  * then several, and without a budget, to measure what it takes. Memory is known before anything
  * is allocated, so nothing needs guessing. */
-#include "tools/actorrun/fit.h"
+#include "tools/actorrun/advice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ typedef struct need {
   double seconds; /* seconds of a step; 0: unknown */
 } need;
 
-static int place_of(const char *word, const char *const *words) {
+static int advice_place_of(const char *word, const char *const *words) {
   int i = 0;
   while (words[i] && strcmp(words[i], word)) i++;
   return i;
@@ -51,7 +51,7 @@ static int place_of(const char *word, const char *const *words) {
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
   const char *given = strcmp(option, "shard") ? s->kept.recompute : s->kept.shard;
-  return word && place_of(word, words) > place_of(given, words);
+  return word && advice_place_of(word, words) > advice_place_of(given, words);
 }
 
 /* Returns the nearest offload target of such devices for activations; their own memory: none. */
@@ -165,7 +165,7 @@ static void say_need(FILE *to, const settings *s, const remedy *r, const need *n
   fprintf(to, ")");
 }
 
-static char *describe(const settings *s, const remedy *r, const need *n) {
+static char *advice_describe(const settings *s, const remedy *r, const need *n) {
   char *text = NULL;
   size_t size;
   FILE *to = open_memstream(&text, &size);
@@ -196,7 +196,7 @@ static void try_one(trial *t, remedy r) {
   need n = need_with(t->s, t->run, &r);
   size_t bytes = n.bytes[SL_SPACE_DEVICE], budget = t->s->devices.budget_bytes;
   if (!bytes) return;
-  char *text = describe(t->s, &r, &n);
+  char *text = advice_describe(t->s, &r, &n);
   if (!budget || bytes <= budget) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
   if (t->least && t->least_bytes <= bytes) {
     free(text);
@@ -207,7 +207,7 @@ static void try_one(trial *t, remedy r) {
   t->least_bytes = bytes;
 }
 
-void fit_advise(const settings *s, const sl_lower_options *run) {
+void advice_give(const settings *s, const sl_lower_options *run) {
   char *why = sli_strdup(sl_detail()), *text = NULL;
   size_t size;
   trial t = {.s = s, .run = run,
@@ -239,7 +239,7 @@ static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int
   return bytes;
 }
 
-sl_status fit_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
+sl_status advice_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
                          int nlocal) {
   const sli_kind *kind = sli_kind_find(s->devices.kind);
   int devices;
@@ -255,6 +255,6 @@ sl_status fit_check_host(const settings *s, const sl_lower_options *run, const s
   sl_fail(SL_E_BUDGET, "%s (--memory SIZE, of a device, plans for another)", sl_detail());
   settings t = *s;
   t.devices.budget_bytes = have / (size_t)devices;
-  fit_advise(&t, run);
+  advice_give(&t, run);
   return SL_E_BUDGET;
 }

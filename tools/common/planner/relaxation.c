@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relaxations (less): what a plan gives up of its choice to fit. It has fewer slots of
+/* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of
  * activations, stage by stage, or blocks that recompute.
  *
  * Both are read off a plan that is too large. A device over its budget gives up slots, the stage
@@ -23,14 +23,14 @@ typedef struct stage {
   int kept;            /* blocks that keep their activations */
 } stage;
 
-typedef struct large {
+typedef struct over_budget {
   const sl_plan *plan;
-  plan_less *less;
+  plan_relaxation *relaxation;
   stage *stages;       /* [less->stages] */
   int *stage_of;       /* [less->nblocks] */
   double budget;
   int fewest;          /* slots that a stage needs at least */
-} large;
+} over_budget;
 
 /* ---- the plan over budget -------------------------------------------------------------------- */
 
@@ -40,9 +40,9 @@ static int knob_of(const sl_register *r) {
   return SL_NONE;
 }
 
-static void see_register(large *x, const sl_register *r) {
+static void see_register(over_budget *x, const sl_register *r) {
   int k = knob_of(r), at = r->producer < 0 ? SL_NONE : x->plan->actors[r->producer].stage;
-  if (k < 0 || at < 0 || at >= x->less->stages || r->shares || r->space != SL_SPACE_DEVICE) return;
+  if (k < 0 || at < 0 || at >= x->relaxation->stages || r->shares || r->space != SL_SPACE_DEVICE) return;
   stage *s = &x->stages[at];
   const sl_device *devices = x->plan->devices;
   if (s->device >= 0 && sl_device_bytes(&devices[r->device]) < sl_device_bytes(&devices[s->device])) return;
@@ -53,31 +53,31 @@ static void see_register(large *x, const sl_register *r) {
 
 /* Assigns blocks to stages. A block is where its parameters are; one without parameters is where
  * the block before it is. */
-static void see_blocks(large *x, const planned *made) {
+static void see_blocks(over_budget *x, const planned *made) {
   const sl_param_info *params;
   int n = sl_lowered_params(made->lowered, &params);
-  for (int b = 0; b < x->less->nblocks; b++) x->stage_of[b] = SL_NONE;
+  for (int b = 0; b < x->relaxation->nblocks; b++) x->stage_of[b] = SL_NONE;
   for (int t = 0; t < made->graph->ntensors; t++) {
     const sl_tensor *p = made->graph->tensors[t];
-    if (p->param && p->home >= 0 && p->home < x->less->nblocks && p->param_index < n)
+    if (p->param && p->home >= 0 && p->home < x->relaxation->nblocks && p->param_index < n)
       x->stage_of[p->home] = params[p->param_index].stage;
   }
-  for (int b = 0; b < x->less->nblocks; b++) {
+  for (int b = 0; b < x->relaxation->nblocks; b++) {
     if (x->stage_of[b] < 0) x->stage_of[b] = b ? x->stage_of[b - 1] : 0;
-    x->stages[x->stage_of[b]].kept += !x->less->again[b];
+    x->stages[x->stage_of[b]].kept += !x->relaxation->recomputed[b];
   }
 }
 
-static void see(large *x, const planned *made, plan_less *less, size_t budget) {
-  *x = (large){.plan = made->plan, .less = less, .budget = (double)budget, .fewest = made->plan->pieces,
-               .stages = sli_calloc((size_t)less->stages, sizeof *x->stages),
-               .stage_of = sli_calloc((size_t)less->nblocks + 1, sizeof *x->stage_of)};
-  for (int s = 0; s < less->stages; s++) x->stages[s].device = SL_NONE;
+static void see(over_budget *x, const planned *made, plan_relaxation *relaxation, size_t budget) {
+  *x = (over_budget){.plan = made->plan, .relaxation = relaxation, .budget = (double)budget, .fewest = made->plan->pieces,
+               .stages = sli_calloc((size_t)relaxation->stages, sizeof *x->stages),
+               .stage_of = sli_calloc((size_t)relaxation->nblocks + 1, sizeof *x->stage_of)};
+  for (int s = 0; s < relaxation->stages; s++) x->stages[s].device = SL_NONE;
   for (int32_t r = 0; r < x->plan->nregs; r++) see_register(x, &x->plan->regs[r]);
   see_blocks(x, made);
 }
 
-static void look_away(large *x) {
+static void look_away(over_budget *x) {
   free(x->stages);
   free(x->stage_of);
 }
@@ -90,9 +90,9 @@ static int most_slots(const stage *s) {
   return most;
 }
 
-static int fullest_on(const large *x, int device) {
+static int fullest_on(const over_budget *x, int device) {
   int at = SL_NONE;
-  for (int s = 0; s < x->less->stages; s++) {
+  for (int s = 0; s < x->relaxation->stages; s++) {
     bool here = x->stages[s].device == device && most_slots(&x->stages[s]) > x->fewest;
     if (here && (at < 0 || most_slots(&x->stages[s]) > most_slots(&x->stages[at]))) at = s;
   }
@@ -100,19 +100,19 @@ static int fullest_on(const large *x, int device) {
 }
 
 /* Takes one microbatch's slot from a stage; returns the bytes saved. */
-static double give_up_slot(large *x, int at) {
+static double give_up_slot(over_budget *x, int at) {
   stage *s = &x->stages[at];
   int most = most_slots(s);
   double saved = 0;
   for (int k = 0; k < KNOBS; k++) {
     if (s->slots[k] < most) continue;
-    x->less->slots[k][at] = --s->slots[k];
+    x->relaxation->slots[k][at] = --s->slots[k];
     saved += s->bytes[k];
   }
   return saved;
 }
 
-static double give_up_slot_on(large *x, int device) {
+static double give_up_slot_on(over_budget *x, int device) {
   int at = fullest_on(x, device);
   return at < 0 ? -1 : give_up_slot(x, at);
 }
@@ -121,11 +121,11 @@ static double give_up_slot_on(large *x, int device) {
 
 /* Returns the next block to recompute. The model's ends come last: they are expensive to compute
  * and small to keep. */
-static int next_block(const large *x, int at) {
+static int next_block(const over_budget *x, int at) {
   int last = SL_NONE;
-  for (int b = 0; b < x->less->nblocks; b++) {
-    if (x->stage_of[b] != at || x->less->again[b]) continue;
-    if (b && b + 1 < x->less->nblocks) return b;
+  for (int b = 0; b < x->relaxation->nblocks; b++) {
+    if (x->stage_of[b] != at || x->relaxation->recomputed[b]) continue;
+    if (b && b + 1 < x->relaxation->nblocks) return b;
     last = b;
   }
   return last;
@@ -138,52 +138,52 @@ static double kept_bytes(const stage *s) {
 }
 
 /* Returns the stage of a device that has most to save in a block. */
-static int heaviest_on(const large *x, int device) {
+static int heaviest_on(const over_budget *x, int device) {
   int at = SL_NONE;
-  for (int s = 0; s < x->less->stages; s++) {
+  for (int s = 0; s < x->relaxation->stages; s++) {
     bool here = x->stages[s].device == device && next_block(x, s) >= 0;
     if (here && (at < 0 || kept_bytes(&x->stages[s]) > kept_bytes(&x->stages[at]))) at = s;
   }
   return at;
 }
 
-static double compute_again_on(large *x, int device) {
+static double compute_again_on(over_budget *x, int device) {
   int at = heaviest_on(x, device);
   if (at < 0) return -1;
-  x->less->again[next_block(x, at)] = true;
+  x->relaxation->recomputed[next_block(x, at)] = true;
   return kept_bytes(&x->stages[at]);
 }
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
-plan_less *planner_less_create(const planned *made, const plan_choice *c) {
-  plan_less *less = sli_calloc(1, sizeof *less);
-  less->stages = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
-  less->nblocks = sli_blocks_in_line(made->graph);
-  less->how = c->at[PLAN_TENSOR] > 1 ? "whole" : "full";
-  size_t blocks = (size_t)less->nblocks, stages = (size_t)less->stages;
+plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *c) {
+  plan_relaxation *relaxation = sli_calloc(1, sizeof *relaxation);
+  relaxation->stages = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
+  relaxation->nblocks = sli_blocks_in_line(made->graph);
+  relaxation->how = c->at[PLAN_TENSOR] > 1 ? "whole" : "full";
+  size_t blocks = (size_t)relaxation->nblocks, stages = (size_t)relaxation->stages;
   for (int k = 0; k < KNOBS; k++)
-    less->slots[k] = memset(sli_arena_alloc(&less->arena, stages * sizeof(int)), 0, stages * sizeof(int));
-  less->again = memset(sli_arena_alloc(&less->arena, blocks), 0, blocks);
-  less->names = sli_arena_alloc(&less->arena, blocks * sizeof *less->names);
-  for (size_t b = 0; b < blocks; b++) less->names[b] = sli_arena_strdup(&less->arena, made->graph->blocks[b].name);
-  return less;
+    relaxation->slots[k] = memset(sli_arena_alloc(&relaxation->arena, stages * sizeof(int)), 0, stages * sizeof(int));
+  relaxation->recomputed = memset(sli_arena_alloc(&relaxation->arena, blocks), 0, blocks);
+  relaxation->names = sli_arena_alloc(&relaxation->arena, blocks * sizeof *relaxation->names);
+  for (size_t b = 0; b < blocks; b++) relaxation->names[b] = sli_arena_strdup(&relaxation->arena, made->graph->blocks[b].name);
+  return relaxation;
 }
 
-void planner_less_destroy(plan_less *less) {
-  if (less) sli_arena_fini(&less->arena);
-  free(less);
+void planner_relaxation_destroy(plan_relaxation *relaxation) {
+  if (relaxation) sli_arena_fini(&relaxation->arena);
+  free(relaxation);
 }
 
-static bool has_stage(const large *x, int device) {
+static bool has_stage(const over_budget *x, int device) {
   int s = 0;
-  while (s < x->less->stages && x->stages[s].device != device) s++;
-  return s < x->less->stages;
+  while (s < x->relaxation->stages && x->stages[s].device != device) s++;
+  return s < x->relaxation->stages;
 }
 
 /* Has devices that are over budget give up one thing after another, until it should suffice.
  * Devices that share a stage with a larger one follow it. */
-static bool lessen(large *x, double (*on)(large *x, int device)) {
+static bool lessen(over_budget *x, double (*on)(over_budget *x, int device)) {
   bool any = false;
   for (int32_t d = 0; d < x->plan->ndevices; d++)
     for (double left = (double)sl_device_bytes(&x->plan->devices[d]) - x->budget; left > 0 && has_stage(x, d);) {
@@ -195,9 +195,9 @@ static bool lessen(large *x, double (*on)(large *x, int device)) {
   return any;
 }
 
-bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool slots) {
-  large x;
-  see(&x, made, less, budget);
+bool planner_relax(plan_relaxation *relaxation, const planned *made, size_t budget, bool slots) {
+  over_budget x;
+  see(&x, made, relaxation, budget);
   bool enough = lessen(&x, slots ? give_up_slot_on : compute_again_on);
   look_away(&x);
   return enough;
@@ -205,18 +205,18 @@ bool planner_lessen(plan_less *less, const planned *made, size_t budget, bool sl
 
 /* ---- how it is expressed --------------------------------------------------------------------- */
 
-int planner_less_quotas(const plan_less *less, sl_quota *to) {
+int planner_relaxation_quotas(const plan_relaxation *relaxation, sl_quota *to) {
   int n = 0;
   for (int k = 0; k < KNOBS; k++)
-    for (int s = 0; s < less->stages; s++)
-      if (less->slots[k][s]) to[n++] = (sl_quota){knobs[k], s, less->slots[k][s]};
+    for (int s = 0; s < relaxation->stages; s++)
+      if (relaxation->slots[k][s]) to[n++] = (sl_quota){knobs[k], s, relaxation->slots[k][s]};
   return n;
 }
 
-static void quota_words(const plan_less *less, int k, words *to) {
+static void quota_words(const plan_relaxation *relaxation, int k, words *to) {
   char *said = NULL;
-  for (int s = 0, skipped = 0; s < less->stages; s++) {
-    if (!less->slots[k][s]) {
+  for (int s = 0, skipped = 0; s < relaxation->stages; s++) {
+    if (!relaxation->slots[k][s]) {
       skipped++;
       continue;
     }
@@ -227,7 +227,7 @@ static void quota_words(const plan_less *less, int k, words *to) {
       more = longer;
     }
     free(said);
-    said = sli_format("%s%s%d", more, more[strlen(more) - 1] == '=' ? "" : ",", less->slots[k][s]);
+    said = sli_format("%s%s%d", more, more[strlen(more) - 1] == '=' ? "" : ",", relaxation->slots[k][s]);
     skipped = 0;
     free(more);
   }
@@ -242,27 +242,27 @@ static size_t stem(const char *name) {
 }
 
 /* Returns how many blocks from b on one pattern can name: h.[3-7]. */
-static int run_from(const plan_less *less, int b) {
-  const char *first = less->names[b];
+static int run_from(const plan_relaxation *relaxation, int b) {
+  const char *first = relaxation->names[b];
   size_t chars = stem(first);
   int end = b + 1;
-  for (; end < less->nblocks && less->again[end] && first[chars]; end++) {
-    const char *name = less->names[end];
+  for (; end < relaxation->nblocks && relaxation->recomputed[end] && first[chars]; end++) {
+    const char *name = relaxation->names[end];
     if (stem(name) != chars || strncmp(name, first, chars) || name[chars] != first[chars] + end - b) break;
   }
   return end;
 }
 
-void planner_less_recompute(const plan_less *less, void (*say)(void *ctx, const char *text), void *ctx) {
-  for (int b = 0, end; b < less->nblocks; b = end) {
+void planner_relaxation_recompute(const plan_relaxation *relaxation, void (*say)(void *ctx, const char *text), void *ctx) {
+  for (int b = 0, end; b < relaxation->nblocks; b = end) {
     end = b + 1;
-    if (!less->again[b]) continue;
-    end = run_from(less, b);
-    const char *name = less->names[b];
+    if (!relaxation->recomputed[b]) continue;
+    end = run_from(relaxation, b);
+    const char *name = relaxation->names[b];
     size_t chars = stem(name);
-    char *text = end - b == 1 ? sli_format("%s@%s", less->how, name)
-                              : sli_format("%s@%.*s[%c-%c]", less->how, (int)chars, name, name[chars],
-                                           less->names[end - 1][chars]);
+    char *text = end - b == 1 ? sli_format("%s@%s", relaxation->how, name)
+                              : sli_format("%s@%.*s[%c-%c]", relaxation->how, (int)chars, name, name[chars],
+                                           relaxation->names[end - 1][chars]);
     say(ctx, text);
     free(text);
   }
@@ -272,7 +272,7 @@ static void add_recompute(void *ctx, const char *text) {
   words_add(ctx, "--recompute"), words_add(ctx, "%s", text);
 }
 
-void planner_less_words(const plan_less *less, words *to) {
-  for (int k = 0; k < KNOBS; k++) quota_words(less, k, to);
-  planner_less_recompute(less, add_recompute, to);
+void planner_relaxation_words(const plan_relaxation *relaxation, words *to) {
+  for (int k = 0; k < KNOBS; k++) quota_words(relaxation, k, to);
+  planner_relaxation_recompute(relaxation, add_recompute, to);
 }

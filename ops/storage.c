@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion of weights between a file's blocks, f32 and the storage formats (rest) that products
- * read. Scalar reference code; kernels/cpu/vector/rest.h has the vectorised version. */
-#include "ops/rest.h"
+ * read. Scalar reference code; kernels/cpu/vector/storage.h has the vectorised version. */
+#include "ops/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,47 +17,47 @@ static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16
 /* Names in files, the bytes of a block, and its conversion. */
 static const struct {
   const char *type;
-  sl_rest rest;
+  sl_storage storage;
   int bytes;
   void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
-} forms[] = {{"F32", SL_REST_F32, 0, NULL},
-             {"BF16", SL_REST_BF16, 0, NULL},
-             {"Q8_0", SL_REST_Q8_0, 34, take_same},
-             {"Q5_0", SL_REST_Q8_0, 22, take_q5_0},
-             {"Q4_1", SL_REST_Q4_1, 20, take_q4_1},
-             {"Q4_0", SL_REST_Q4_1, 18, take_q4_0}};
+} forms[] = {{"F32", SL_STORAGE_F32, 0, NULL},
+             {"BF16", SL_STORAGE_BF16, 0, NULL},
+             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same},
+             {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
+             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1},
+             {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0}};
 
-sl_rest sli_rest_named(const char *type) {
+sl_storage sli_storage_named(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(forms); i++)
-    if (!strcmp(forms[i].type, type)) return forms[i].rest;
-  return SL_REST_F32;
+    if (!strcmp(forms[i].type, type)) return forms[i].storage;
+  return SL_STORAGE_F32;
 }
 
-bool sli_rest_blocks(sl_rest rest) { return rest == SL_REST_Q8_0 || rest == SL_REST_Q4_1; }
+bool sli_storage_blocks(sl_storage storage) { return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1; }
 
-static int scales_of(sl_rest rest) { return rest == SL_REST_Q4_1 ? 2 : 1; }
+static int scales_of(sl_storage storage) { return storage == SL_STORAGE_Q4_1 ? 2 : 1; }
 
-static size_t row_bytes(sl_rest rest, int64_t k) {
-  size_t scales = (size_t)(k / SLI_REST_BLOCK * scales_of(rest)) * sizeof(uint16_t);
-  return (sli_rest_scales_at(rest, k) + scales + 3) / 4 * 4;
+static size_t row_bytes(sl_storage storage, int64_t k) {
+  size_t scales = (size_t)(k / SLI_STORAGE_BLOCK * scales_of(storage)) * sizeof(uint16_t);
+  return (sli_storage_scales_at(storage, k) + scales + 3) / 4 * 4;
 }
 
-sl_type sli_rest_type(sl_rest rest, const sl_type *values) {
+sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
   sl_type type = *values;
-  type.dtype = rest == SL_REST_F32 ? SL_F32 : rest == SL_REST_BF16 ? SL_BF16 : SL_I32;
-  if (sli_rest_blocks(rest))
-    type.dim[type.ndim - 1] = (int64_t)(row_bytes(rest, sl_type_last(values)) / sizeof(int32_t));
+  type.dtype = storage == SL_STORAGE_F32 ? SL_F32 : storage == SL_STORAGE_BF16 ? SL_BF16 : SL_I32;
+  if (sli_storage_blocks(storage))
+    type.dim[type.ndim - 1] = (int64_t)(row_bytes(storage, sl_type_last(values)) / sizeof(int32_t));
   return type;
 }
 
-sl_rest sli_rest_of(const sl_type *lies, int64_t k) {
-  if (lies->dtype != SL_I32) return lies->dtype == SL_BF16 ? SL_REST_BF16 : SL_REST_F32;
-  bool bytes = (size_t)sl_type_last(lies) * sizeof(int32_t) == row_bytes(SL_REST_Q8_0, k);
-  return bytes ? SL_REST_Q8_0 : SL_REST_Q4_1;
+sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
+  if (lies->dtype != SL_I32) return lies->dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
+  bool bytes = (size_t)sl_type_last(lies) * sizeof(int32_t) == row_bytes(SL_STORAGE_Q8_0, k);
+  return bytes ? SL_STORAGE_Q8_0 : SL_STORAGE_Q4_1;
 }
 
-bool sli_rest_fits(sl_rest rest, const sl_type *values) {
-  return values->ndim == 2 && (!sli_rest_blocks(rest) || sl_type_last(values) % SLI_REST_BLOCK == 0);
+bool sli_storage_fits(sl_storage storage, const sl_type *values) {
+  return values->ndim == 2 && (!sli_storage_blocks(storage) || sl_type_last(values) % SLI_STORAGE_BLOCK == 0);
 }
 
 /* ---- bf16 --------------------------------------------------------------------------------- */
@@ -69,10 +69,10 @@ static uint16_t round_bf16(float x) {
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-void sli_rest_pack(sl_rest rest, const sl_type *values, const float *from, void *out) {
-  SLI_CHECK(!sli_rest_blocks(rest), "f32 becomes no blocks");
+void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out) {
+  SLI_CHECK(!sli_storage_blocks(storage), "f32 becomes no blocks");
   uint16_t *to = out;
-  if (rest == SL_REST_F32) memcpy(out, from, sl_type_bytes(values));
+  if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
   else for (int64_t i = 0, n = sl_type_elements(values); i < n; i++) to[i] = round_bf16(from[i]);
 }
 
@@ -85,28 +85,28 @@ static float half_at(const void *from) {
 }
 
 static void unpack_q8_0(const unsigned char *row, int64_t k, float *out) {
-  const unsigned char *scales = row + sli_rest_scales_at(SL_REST_Q8_0, k);
-  for (int64_t i = 0; i < k; i++) out[i] = (float)(int8_t)row[i] * half_at(scales + i / SLI_REST_BLOCK * 2);
+  const unsigned char *scales = row + sli_storage_scales_at(SL_STORAGE_Q8_0, k);
+  for (int64_t i = 0; i < k; i++) out[i] = (float)(int8_t)row[i] * half_at(scales + i / SLI_STORAGE_BLOCK * 2);
 }
 
 static void unpack_q4_1(const unsigned char *row, int64_t k, float *out) {
-  const unsigned char *scales = row + sli_rest_scales_at(SL_REST_Q4_1, k);
+  const unsigned char *scales = row + sli_storage_scales_at(SL_STORAGE_Q4_1, k);
   for (int64_t i = 0; i < k; i++) {
-    int64_t block = i / SLI_REST_BLOCK, at = i % SLI_REST_BLOCK;
+    int64_t block = i / SLI_STORAGE_BLOCK, at = i % SLI_STORAGE_BLOCK;
     int byte = row[block * 16 + at % 16], q = at < 16 ? byte & 15 : byte >> 4;
     out[i] = (float)q * half_at(scales + block * 4) + half_at(scales + block * 4 + 2);
   }
 }
 
-void sli_rest_unpack(sl_rest rest, const sl_type *values, const void *from, float *out) {
+void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out) {
   int64_t k = sl_type_last(values), rows = sl_type_rows(values);
   const uint16_t *words = from;
-  if (rest == SL_REST_F32) memcpy(out, from, sl_type_bytes(values));
-  if (rest == SL_REST_BF16)
+  if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
+  if (storage == SL_STORAGE_BF16)
     for (int64_t i = 0; i < rows * k; i++) out[i] = sli_bfloat_to_float(words[i]);
-  for (int64_t r = 0; r < rows && sli_rest_blocks(rest); r++) {
-    const unsigned char *row = (const unsigned char *)from + (size_t)r * row_bytes(rest, k);
-    (rest == SL_REST_Q8_0 ? unpack_q8_0 : unpack_q4_1)(row, k, out + r * k);
+  for (int64_t r = 0; r < rows && sli_storage_blocks(storage); r++) {
+    const unsigned char *row = (const unsigned char *)from + (size_t)r * row_bytes(storage, k);
+    (storage == SL_STORAGE_Q8_0 ? unpack_q8_0 : unpack_q4_1)(row, k, out + r * k);
   }
 }
 
@@ -144,16 +144,16 @@ static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 2, 16);
 }
 
-void sli_rest_take(sl_rest rest, const char *type, const sl_type *values, const void *from, void *out) {
+void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from, void *out) {
   size_t f = 0;
   while (strcmp(forms[f].type, type)) f++;
-  int64_t k = sl_type_last(values), blocks = k / SLI_REST_BLOCK, each = rest == SL_REST_Q8_0 ? 32 : 16;
+  int64_t k = sl_type_last(values), blocks = k / SLI_STORAGE_BLOCK, each = storage == SL_STORAGE_Q8_0 ? 32 : 16;
   const unsigned char *block = from;
   for (int64_t r = 0; r < sl_type_rows(values); r++) {
-    unsigned char *row = (unsigned char *)out + (size_t)r * row_bytes(rest, k);
+    unsigned char *row = (unsigned char *)out + (size_t)r * row_bytes(storage, k);
     for (int64_t b = 0; b < blocks; b++, block += forms[f].bytes)
       forms[f].take(block, row + b * each,
-                    (uint16_t *)(void *)(row + sli_rest_scales_at(rest, k)) + b * scales_of(rest));
+                    (uint16_t *)(void *)(row + sli_storage_scales_at(storage, k)) + b * scales_of(storage));
   }
 }
 
@@ -194,20 +194,20 @@ static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t
 }
 
 /* Reorders group by group, each through a copy. */
-static void regroup(sl_rest rest, const sl_type *lies, void *rows, bool back) {
+static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool back) {
   int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide;
-  uint8_t *copy = sli_calloc(SLI_REST_GROUP, (size_t)bytes);
-  for (int64_t r = 0; r < n && sli_rest_blocks(rest); r += wide) {
-    wide = SLI_MIN(n - r, SLI_REST_GROUP);
+  uint8_t *copy = sli_calloc(SLI_STORAGE_GROUP, (size_t)bytes);
+  for (int64_t r = 0; r < n && sli_storage_blocks(storage); r += wide) {
+    wide = SLI_MIN(n - r, SLI_STORAGE_GROUP);
     uint8_t *here = (uint8_t *)rows + r * bytes;
     memcpy(copy, here, (size_t)(wide * bytes));
-    const moving m = {sli_rest_numbers(rest), scales_of(rest), wide, rest == SL_REST_Q8_0 ? 0x80808080 : 0, back};
+    const moving m = {sli_storage_numbers(storage), scales_of(storage), wide, storage == SL_STORAGE_Q8_0 ? 0x80808080 : 0, back};
     if (back) move_group(&m, here, copy, bytes);
     else move_group(&m, copy, here, bytes);
   }
   free(copy);
 }
 
-void sli_rest_group(sl_rest rest, const sl_type *lies, void *rows) { regroup(rest, lies, rows, false); }
+void sli_storage_group(sl_storage storage, const sl_type *lies, void *rows) { regroup(storage, lies, rows, false); }
 
-void sli_rest_ungroup(sl_rest rest, const sl_type *lies, void *groups) { regroup(rest, lies, groups, true); }
+void sli_storage_ungroup(sl_storage storage, const sl_type *lies, void *groups) { regroup(storage, lies, groups, true); }

@@ -72,24 +72,24 @@ static int64_t share_of_all(const routing *r, int rank, int member, int variant)
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 /* Allocates attributes and their routes: [nvariants]. */
-static sl_attrs *attrs_for(const routing *r, sl_route **routes) {
+static sl_attrs *attrs_for(const routing *r, sl_dispatch **dispatches) {
   int n = r->b->x->nvariants;
   sli_arena *arena = &r->b->x->g->arena;
   sl_attrs *attrs = sli_arena_alloc(arena, (size_t)n * sizeof *attrs);
-  *routes = sli_arena_alloc(arena, (size_t)n * sizeof **routes);
-  for (int v = 0; v < n; v++) attrs[v].user = &(*routes)[v];
+  *dispatches = sli_arena_alloc(arena, (size_t)n * sizeof **dispatches);
+  for (int v = 0; v < n; v++) attrs[v].user = &(*dispatches)[v];
   return attrs;
 }
 
 /* Sets the experts of a member. */
-static void say_experts(const routing *r, sl_route *route, int member) {
-  route->first = first_expert(r, member);
-  route->count = first_expert(r, member + 1) - route->first;
+static void say_experts(const routing *r, sl_dispatch *dispatch, int member) {
+  dispatch->first = first_expert(r, member);
+  dispatch->count = first_expert(r, member + 1) - dispatch->first;
 }
 
 /* Returns the type of rows that go between a source and a device, in the device's layout. */
-static sl_type part_type(const routing *r, const sli_array *routed, int rank, int64_t rows, int variant) {
-  sl_type type = sli_local_type(r->b->x, routed->of, routed->lies, rank, variant);
+static sl_type part_type(const routing *r, const sli_array *dispatched, int rank, int64_t rows, int variant) {
+  sl_type type = sli_local_type(r->b->x, dispatched->of, dispatched->lies, rank, variant);
   type.dim[1] = SLI_MIN(type.dim[1], rows);
   return type;
 }
@@ -105,8 +105,8 @@ static void note_rows(const routing *r, sli_node *n, int parts) {
     for (int m = 0; m < parts; m++) {
       const sli_node *of = n->in[n->nin - parts + m]->producer;
       const sl_type *type = sli_expand_type(x, n->in[n->nin - parts + m], v);
-      const sl_route *route = n->shapes ? of->shapes[v].attrs.user : of->attrs.user;
-      if (m != own) bytes += (double)sl_type_bytes(type) / (double)type->dim[1] * (double)route->expected;
+      const sl_dispatch *dispatch = n->shapes ? of->shapes[v].attrs.user : of->attrs.user;
+      if (m != own) bytes += (double)sl_type_bytes(type) / (double)type->dim[1] * (double)dispatch->expected;
     }
     if (n->shapes) n->shapes[v].remote_bytes = bytes;
     else n->remote_bytes = bytes;
@@ -126,13 +126,13 @@ static sl_status add_node(const routing *r, const sl_op *op, const char *what, s
 /* Adds the dispatch from a source to a member's device. */
 static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **out) {
   const sli_boxing *b = r->b;
-  sl_route *routes;
-  sl_attrs *attrs = attrs_for(r, &routes);
+  sl_dispatch *dispatches;
+  sl_attrs *attrs = attrs_for(r, &dispatches);
   for (int v = 0; v < b->x->nvariants; v++) {
     int64_t rows = ids_of(r, r->ids, rank, v);
-    say_experts(r, &routes[v], member);
-    routes[v].type = part_type(r, b->to, rank_at(r, rank, member), rows, v);
-    routes[v].expected = share_of(r, rows, member);
+    say_experts(r, &dispatches[v], member);
+    dispatches[v].type = part_type(r, b->to, rank_at(r, rank, member), rows, v);
+    dispatches[v].expected = share_of(r, rows, member);
   }
   sl_tensor *in[] = {b->from->on[rank], r->ids->on[rank]};
   sli_node *n;
@@ -142,14 +142,14 @@ static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **ou
 
 /* Returns attributes for a device's rows from all sources, with its own experts. */
 static sl_attrs *attrs_there(const routing *r, int rank) {
-  sl_route *routes;
-  sl_attrs *attrs = attrs_for(r, &routes);
+  sl_dispatch *dispatches;
+  sl_attrs *attrs = attrs_for(r, &dispatches);
   int member = sli_rank_share(r->b->x->grid, rank, r->b->along);
   for (int v = 0; v < r->b->x->nvariants; v++) {
-    say_experts(r, &routes[v], member);
-    routes[v].type = sli_local_type(r->b->x, r->b->to->of, r->b->to->lies, rank, v);
-    routes[v].expected = share_of_all(r, rank, member, v);
-    routes[v].rank = rank;
+    say_experts(r, &dispatches[v], member);
+    dispatches[v].type = sli_local_type(r->b->x, r->b->to->of, r->b->to->lies, rank, v);
+    dispatches[v].expected = share_of_all(r, rank, member, v);
+    dispatches[v].rank = rank;
   }
   return attrs;
 }
@@ -194,17 +194,17 @@ sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_arra
  * ids. */
 static sl_status give_back(const routing *r, int rank, int member, sl_tensor **out) {
   const sli_boxing *b = r->b;
-  sl_route *routes;
-  sl_attrs *attrs = attrs_for(r, &routes);
+  sl_dispatch *dispatches;
+  sl_attrs *attrs = attrs_for(r, &dispatches);
   int here = sli_rank_share(b->x->grid, rank, b->along);
   for (int v = 0; v < b->x->nvariants; v++) {
     int64_t begin = 0, rows = ids_of(r, r->ids, rank_at(r, rank, member), v);
     for (int m = 0; m < member; m++) begin += ids_of(r, r->ids, rank_at(r, rank, m), v);
-    say_experts(r, &routes[v], here);
-    routes[v].begin = begin;
-    routes[v].end = begin + rows;
-    routes[v].type = part_type(r, b->from, rank, rows, v);
-    routes[v].expected = share_of(r, rows, here);
+    say_experts(r, &dispatches[v], here);
+    dispatches[v].begin = begin;
+    dispatches[v].end = begin + rows;
+    dispatches[v].type = part_type(r, b->from, rank, rows, v);
+    dispatches[v].expected = share_of(r, rows, here);
   }
   sl_tensor *in[] = {b->from->on[rank], r->all->on[rank]};
   sli_node *n;
@@ -216,10 +216,10 @@ static sl_status restore(const routing *r, int rank, sl_tensor *const *parts) {
   sli_boxing *b = r->b;
   const sli_grid *grid = b->x->grid;
   int own = sli_rank_member(grid, rank, b->along);
-  sl_route *routes;
-  sl_attrs *attrs = attrs_for(r, &routes);
+  sl_dispatch *dispatches;
+  sl_attrs *attrs = attrs_for(r, &dispatches);
   for (int v = 0; v < b->x->nvariants; v++)
-    routes[v] = (sl_route){.type = sli_local_type(b->x, b->to->of, b->to->lies, rank, v), .count = r->experts};
+    dispatches[v] = (sl_dispatch){.type = sli_local_type(b->x, b->to->of, b->to->lies, rank, v), .count = r->experts};
   sl_tensor *in[b->members + 1];
   in[0] = r->ids->on[rank];
   for (int m = 0; m < b->members; m++)

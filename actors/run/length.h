@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Valid lengths (extents): the number of valid rows in a slot.
+/* Valid lengths: the number of valid rows in a slot.
  *
  * The number is stored beside the slot and belongs to the slot's owner: to its producer until the
  * slot is announced, to its consumers until they give it back. Within a process the READY message
@@ -9,15 +9,15 @@
  * Programs read and write valid lengths where they run. On queues that wait on the device they are
  * written when the firing is complete, and read earlier only at launch (wire.c). Queues that touch
  * no data take them from the plan's tables, and a link passes on its input's. */
-#ifndef SLUICE_ACTORS_EXTENT_H
-#define SLUICE_ACTORS_EXTENT_H
+#ifndef SLUICE_ACTORS_LENGTH_H
+#define SLUICE_ACTORS_LENGTH_H
 
 #include <string.h>
 
 #include "actors/run/poison.h"
 
-static int32_t *slot_extent(const reg *r, const walk *at, int32_t slot) {
-  return r->contents.extents && !(at->now->flags & SL_SKIP) ? &r->contents.extents[slot] : NULL;
+static int32_t *slot_length(const reg *r, const walk *at, int32_t slot) {
+  return r->contents.lengths && !(at->now->flags & SL_SKIP) ? &r->contents.lengths[slot] : NULL;
 }
 
 static void count_rows(_Atomic uint64_t *sum, int32_t rows) {
@@ -26,43 +26,43 @@ static void count_rows(_Atomic uint64_t *sum, int32_t rows) {
 }
 
 /* Valid length of a key by the register's table. */
-static int32_t planned_extent(const sl_register *r, int64_t key) {
-  return r->nextents ? r->extents[key % r->nextents] : r->rows;
+static int32_t planned_length(const sl_register *r, int64_t key) {
+  return r->nlengths ? r->lengths[key % r->nlengths] : r->rows;
 }
 
 /* Sets the outputs' valid lengths on queues whose programs do not run. */
 static void fill_without_data(const actor *a, const sl_plan *plan) {
-  extents *x = a->bound.extents;
+  lengths *x = a->bound.lengths;
   int32_t *noted = x->now[a->plan->nin + a->plan->nout];
   for (const out_port *p = a->out; p < a->out_end; p++) {
-    int32_t *extent = x->now[a->plan->nin + (p - a->out)];
-    if (extent) *noted = *extent = planned_extent(&plan->regs[p->reg->id], p->at.key);
+    int32_t *valid_rows = x->now[a->plan->nin + (p - a->out)];
+    if (valid_rows) *noted = *valid_rows = planned_length(&plan->regs[p->reg->id], p->at.key);
   }
 }
 
 /* Prepares a link's transfer: as many rows as its input has, and only their bytes. */
 static void move_rows(const actor *a, const sl_runtime *rt) {
-  const extents *x = a->bound.extents;
+  const lengths *x = a->bound.lengths;
   sl_move *move = a->bound.move;
-  move->extent = *x->now[0];
-  if (x->now[a->plan->nin]) *x->now[a->plan->nin] = move->extent;
+  move->valid_rows = *x->now[0];
+  if (x->now[a->plan->nin]) *x->now[a->plan->nin] = move->valid_rows;
   if (!rt->options.no_data)
-    move->bytes = sl_row_bytes(&rt->plan->regs[move->reg]) * (size_t)move->extent;
+    move->bytes = sl_row_bytes(&rt->plan->regs[move->reg]) * (size_t)move->valid_rows;
 }
 
 /* Passes pointers to the slots' valid lengths to the launch. */
-static NOINLINE void bind_extents(actor *a) {
+static NOINLINE void bind_lengths(actor *a) {
   const sl_runtime *rt = a->queue->worker->rt;
-  extents *x = a->bound.extents;
+  lengths *x = a->bound.lengths;
   row_note *note = &x->notes[(uint64_t)a->fired & x->mask];
   int32_t **now = x->now, *noted = &note->rows;
   *note = (row_note){a->fired, 0};
   for (const in_port *p = a->in; p < a->in_end; p++, now++) {
-    *now = slot_extent(p->reg, &p->at, *p->entry - 1);
+    *now = slot_length(p->reg, &p->at, *p->entry - 1);
     if (*now) count_rows(&x->read[p - a->in], *noted = **now);
   }
   for (const out_port *p = a->out; p < a->out_end; p++, now++) {
-    *now = slot_extent(p->reg, &p->at, p->slot);
+    *now = slot_length(p->reg, &p->at, p->slot);
     if (*now && p->reg->contents.blank && a->queue->run_ahead == 1 && (p->at.now->flags & SL_FIRST))
       /* no firing in flight reads it any more */
       poison(slot_address(p->reg, p->slot), p->reg->contents.blank);

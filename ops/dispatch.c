@@ -9,22 +9,22 @@
  * length (extent). */
 #include "ops/crowded.h"
 #include "ops/ops.h"
-#include "ops/route.h"
+#include "ops/dispatch.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
 /* The route gives the output type, which depends on the devices. */
 static sl_status route_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  const sl_route *route = attrs->user;
+  const sl_dispatch *route = attrs->user;
   (void)nin, (void)in;
-  if (!route) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_route");
+  if (!route) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_dispatch");
   out[0] = route->type;
   return SL_OK;
 }
 
 static int64_t expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
   (void)o, (void)type, (void)tick;
-  return ((const sl_route *)attrs->user)->expected;
+  return ((const sl_dispatch *)attrs->user)->expected;
 }
 
 /* Counts bytes read and written, for the rows that exist. */
@@ -38,7 +38,7 @@ static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 /* ---- own_ids --------------------------------------------------------------------------------- */
 
 sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
-  const sl_route *r = sli_route_of(call);
+  const sl_dispatch *r = sli_dispatch_of(call);
   int64_t room = sl_type_elements(&call->out_type[0]);
   return sl_fail(SL_E_INPUT, "%lld rows come to device %d of the stage for its experts %lld to %lld, and it "
                  "has room for %lld: --expert-rows %.3g would have been enough", (long long)rows, r->rank,
@@ -47,14 +47,14 @@ sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
 }
 
 static sl_status own_ids_check(const sl_call *call) {
-  int64_t rows = sli_route_count(sli_route_of(call), call->in[0], sl_type_elements(&call->in_type[0]));
+  int64_t rows = sli_dispatch_count(sli_dispatch_of(call), call->in[0], sl_type_elements(&call->in_type[0]));
   return rows <= sl_type_elements(&call->out_type[0]) ? SL_OK : sli_own_ids_crowded(call, rows);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
-  const sl_route *r = attrs->user;
+  const sl_dispatch *r = attrs->user;
   const int64_t of[] = {r->first, r->count, r->begin, r->end, r->expected};
   (void)nin;
   for (size_t i = 0; i < SLI_COUNT(of); i++) hash = sli_hash_word(hash, (uint64_t)of[i]);

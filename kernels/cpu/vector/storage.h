@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectorised unpacking of stored weights (rest), with the same bits as sli_rest_unpack. */
+/* Vectorised unpacking of stored weights (rest), with the same bits as sli_storage_unpack. */
 
-enum { BLOCK_VECTORS = SLI_REST_BLOCK / LANES };
+enum { BLOCK_VECTORS = SLI_STORAGE_BLOCK / LANES };
 
 /* Widen LANES small integers. GCC 12 compiles convertvector of bytes number by number. */
 #if defined(__AVX512F__)
@@ -66,18 +66,18 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 }
 
 /* Unpacks row `row` of weights stored in blocks. */
-static void unpack_blocks(sl_rest rest, const sl_type *lies, const void *weights, int64_t row, int64_t k, float *to) {
-  sli_grouped group = sli_rest_grouped(lies, weights, row);
-  _Alignas(64) uint8_t numbers[SLI_REST_BLOCK];
+static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *weights, int64_t row, int64_t k, float *to) {
+  sli_grouped group = sli_storage_grouped(lies, weights, row);
+  _Alignas(64) uint8_t numbers[SLI_STORAGE_BLOCK];
   uint16_t halves[LANES] = {0};
-  for (int64_t b = 0; b < k / SLI_REST_BLOCK; b++) {
+  for (int64_t b = 0; b < k / SLI_STORAGE_BLOCK; b++) {
     float scales[LANES];
     vec w[BLOCK_VECTORS];
-    sli_rest_block_of(rest, group, row, b, numbers, halves);
+    sli_storage_block_of(storage, group, row, b, numbers, halves);
     storeu(scales, load_half(halves));
-    if (rest == SL_REST_Q8_0) unpack_q8_0(numbers, scales, w);
+    if (storage == SL_STORAGE_Q8_0) unpack_q8_0(numbers, scales, w);
     else unpack_q4_1(numbers, scales, w);
-    for (int v = 0; v < BLOCK_VECTORS; v++) storeu(to + b * SLI_REST_BLOCK + v * LANES, w[v]);
+    for (int v = 0; v < BLOCK_VECTORS; v++) storeu(to + b * SLI_STORAGE_BLOCK + v * LANES, w[v]);
   }
 }
 
@@ -93,9 +93,9 @@ static void embedding_served_chunk(void *arg, int i) {
   int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first, vocab = lies->dim[0];
   int64_t width = sl_type_last(&call->out_type[0]);
   float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? -0.0f : NAN;
-  sl_rest rest = sli_rest_of(lies, width);
+  sl_storage storage = sli_storage_of(lies, width);
   if (id < 0 || id >= vocab) for (int64_t c = 0; c < width; c++) y[c] = other;
-  else if (rest == SL_REST_BF16) unpack_bf16((const uint16_t *)call->in[1] + id * width, width, y);
-  else if (rest == SL_REST_F32) memcpy(y, (const float *)call->in[1] + id * width, (size_t)width * sizeof *y);
-  else unpack_blocks(rest, lies, call->in[1], id, width, y);
+  else if (storage == SL_STORAGE_BF16) unpack_bf16((const uint16_t *)call->in[1] + id * width, width, y);
+  else if (storage == SL_STORAGE_F32) memcpy(y, (const float *)call->in[1] + id * width, (size_t)width * sizeof *y);
+  else unpack_blocks(storage, lies, call->in[1], id, width, y);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU kernels: the table with one entry (row) per op that a GPU can run. */
-#ifndef SLUICE_CUDA_ROWS_H
-#define SLUICE_CUDA_ROWS_H
+/* GPU kernels: the table with one entry per op that a GPU can run. */
+#ifndef SLUICE_CUDA_OPS_H
+#define SLUICE_CUDA_OPS_H
 
 #include <sluice/op.h>
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-typedef struct sli_cuda_row {
+typedef struct sli_cuda_op {
   const sl_op *op;
   /* Bytes of call->scratch, in device memory. NULL: none. */
   size_t (*scratch)(const sl_call *call);
@@ -28,18 +28,18 @@ typedef struct sli_cuda_row {
   bool knows_rows;
   /* NULL, or: fails with a message that `rows` exceed the output's room. */
   sl_status (*crowded)(const sl_call *call, int64_t rows);
-} sli_cuda_row;
+} sli_cuda_op;
 
-extern const sli_cuda_row sli_cuda_rows[]; /* ends with op NULL */
-const sli_cuda_row *sli_cuda_row_find(const sl_op *op); /* NULL: none */
+extern const sli_cuda_op sli_cuda_ops[]; /* ends with op NULL */
+const sli_cuda_op *sli_cuda_op_find(const sl_op *op); /* NULL: none */
 
 enum { SLI_CUDA_PARTS = 16 }; /* most parts of one gradient */
 
-/* Launchers of rows.c's table; attention_*.cu, update.cu and so on. */
-#define ROW(name, ...) void sli_cuda_##name(const sl_call *call, void *stream);
+/* Launchers of ops.c's table; attention_*.cu, update.cu and so on. */
+#define CUDA_OP(name, ...) void sli_cuda_##name(const sl_call *call, void *stream);
 #define PRODUCT(name)
-#include "kernels/cuda/rows.def"
-#undef ROW
+#include "kernels/cuda/ops.def"
+#undef CUDA_OP
 #undef PRODUCT
 void sli_cuda_linear(const sl_call *call, void *stream); /* also linear_b and linear_w */
 

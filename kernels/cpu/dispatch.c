@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels that dispatch (route) rows to the devices of their experts and collect the results.
- * ops/route.c describes the order of rows. */
+ * ops/dispatch.c describes the order of rows. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/crowded.h"
 #include "ops/ops.h"
-#include "ops/route.h"
+#include "ops/dispatch.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
@@ -17,21 +17,21 @@ static int64_t width_of(const sl_type *t) { return sl_type_last(t); }
  * the first dim that is not 1. */
 static int64_t room_of(const sl_type *t) { return sl_type_elements(t) / width_of(t); }
 
-static int64_t rows_of(const sl_call *call, int i) {
+static int64_t dispatch_rows_of(const sl_call *call, int i) {
   return sl_call_rows(call, i, room_of(&call->in_type[i]));
 }
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
 
 static void dispatch_cpu(const sl_call *call) {
-  const sl_route *r = sli_route_of(call);
+  const sl_dispatch *r = sli_dispatch_of(call);
   const int32_t *ids = call->in[1];
   int64_t count = sl_type_elements(&call->in_type[1]), width = width_of(&call->in_type[0]), n = 0;
   int64_t each = count / room_of(&call->in_type[0]), room = room_of(&call->out_type[0]);
   const float *x = call->in[0];
   float *out = call->out[0];
   for (int64_t i = 0; i < count && n < room; i++)
-    if (sli_route_has(r, ids[i])) memcpy(out + n++ * width, x + i / each * width, (size_t)width * sizeof *out);
+    if (sli_dispatch_has(r, ids[i])) memcpy(out + n++ * width, x + i / each * width, (size_t)width * sizeof *out);
   sl_call_fill(call, 0, n);
 }
 
@@ -41,7 +41,7 @@ static void collect_cpu(const sl_call *call) {
   int64_t width = width_of(&call->out_type[0]), room = room_of(&call->out_type[0]), n = 0;
   float *out = call->out[0];
   for (int p = 0; p < call->nin; p++) {
-    int64_t rows = SLI_MIN(rows_of(call, p), room - n);
+    int64_t rows = SLI_MIN(dispatch_rows_of(call, p), room - n);
     memcpy(out + n * width, call->in[p], (size_t)(rows * width) * sizeof *out);
     n += rows;
   }
@@ -51,23 +51,23 @@ static void collect_cpu(const sl_call *call) {
 /* ---- own_ids --------------------------------------------------------------------------------- */
 
 static void own_ids_cpu(const sl_call *call) {
-  const sl_route *r = sli_route_of(call);
+  const sl_dispatch *r = sli_dispatch_of(call);
   const int32_t *ids = call->in[0];
   int32_t *out = call->out[0];
   int64_t count = sl_type_elements(&call->in_type[0]), room = sl_type_elements(&call->out_type[0]), n = 0;
   for (int64_t i = 0; i < count && n < room; i++)
-    if (sli_route_has(r, ids[i])) out[n++] = ids[i];
+    if (sli_dispatch_has(r, ids[i])) out[n++] = ids[i];
   sl_call_fill(call, 0, n);
 }
 
 /* ---- give_back ------------------------------------------------------------------------------- */
 
 static void give_back_cpu(const sl_call *call) {
-  const sl_route *r = sli_route_of(call);
+  const sl_dispatch *r = sli_dispatch_of(call);
   const int32_t *ids = call->in[1];
-  int64_t width = width_of(&call->in_type[0]), have = rows_of(call, 0);
-  int64_t begin = SLI_MIN(sli_route_count(r, ids, r->begin), have);
-  int64_t rows = SLI_MIN(sli_route_count(r, ids, r->end), have) - begin;
+  int64_t width = width_of(&call->in_type[0]), have = dispatch_rows_of(call, 0);
+  int64_t begin = SLI_MIN(sli_dispatch_count(r, ids, r->begin), have);
+  int64_t rows = SLI_MIN(sli_dispatch_count(r, ids, r->end), have) - begin;
   rows = SLI_MIN(rows, room_of(&call->out_type[0]));
   memcpy(call->out[0], (const float *)call->in[0] + begin * width, (size_t)(rows * width) * sizeof(float));
   sl_call_fill(call, 0, rows);
@@ -76,7 +76,7 @@ static void give_back_cpu(const sl_call *call) {
 /* ---- restore --------------------------------------------------------------------------------- */
 
 /* Returns the part that has the rows of an expert. */
-static int part_of(const sl_route *r, int parts, int32_t id) {
+static int part_of(const sl_dispatch *r, int parts, int32_t id) {
   int part = (int)((int64_t)id * parts / r->count);
   while ((part + 1) * r->count / parts <= id) part++;
   while (part * r->count / parts > id) part--;
@@ -86,10 +86,10 @@ static int part_of(const sl_route *r, int parts, int32_t id) {
 /* Returns the next row of the id's part; NULL if the id names no expert, or if the row had no
  * room. */
 static const float *next_row(const sl_call *call, int32_t id, int64_t *at, int64_t width) {
-  const sl_route *r = sli_route_of(call);
+  const sl_dispatch *r = sli_dispatch_of(call);
   if (id < 0 || id >= r->count) return NULL;
   int part = part_of(r, call->nin - 1, id);
-  if (at[part] >= rows_of(call, part + 1)) return NULL;
+  if (at[part] >= dispatch_rows_of(call, part + 1)) return NULL;
   return (const float *)call->in[part + 1] + at[part]++ * width;
 }
 

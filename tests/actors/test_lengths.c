@@ -3,7 +3,7 @@
  * processes, whatever the quotas and the timing, every consumer sees exactly the rows that the
  * producer filled, no others travel, and what is not valid stays poisoned.
  *
- *   test_actors_extents [SEED [COUNT]]
+ *   test_actors_lengths [SEED [COUNT]]
  * labels: random */
 #include <inttypes.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-enum { MOST_ACTORS = 9, MOST_IN = 3, MOST_OUT = 2, RUNGS = 3, STEPS = 3, FULL_ROWS = 3 };
+enum { MOST_ACTORS = 9, MOST_IN = 3, MOST_OUT = 2, BUCKETS = 3, STEPS = 3, FULL_ROWS = 3 };
 
 /* What an actor makes, with the register where it is made and, by process, those where links bring
  * it. */
@@ -34,7 +34,7 @@ typedef struct product {
 typedef struct node {
   const struct net *net;
   int id, device, nin, nout;
-  bool staged, rungs;  /* it fills its workspace, which is copied; its variants go by extent */
+  bool staged, buckets;  /* it fills its workspace, which is copied; its variants go by extent */
   const product *in[MOST_IN];
   product out[MOST_OUT];
 } node;
@@ -84,17 +84,17 @@ static void check_input(const sl_call *call, const node *me, int i) {
 }
 
 /* The variant is the smallest with room for what came in first. */
-static void check_rung(const sl_call *call, const node *me) {
-  int32_t extent = extent_of(me->net, me->in[0], call->tick.number), rows = me->in[0]->rows;
-  int32_t v = (int32_t)call->attrs->value, below = v ? rows * v / RUNGS : -1;
-  CHECK(extent <= rows * (v + 1) / RUNGS && extent > below, "seed %" PRIu64 ": %d rows of %d, and "
-        "variant %d", me->net->seed, extent, rows, v);
+static void check_bucket(const sl_call *call, const node *me) {
+  int32_t valid_rows = extent_of(me->net, me->in[0], call->tick.number), rows = me->in[0]->rows;
+  int32_t v = (int32_t)call->attrs->value, below = v ? rows * v / BUCKETS : -1;
+  CHECK(valid_rows <= rows * (v + 1) / BUCKETS && valid_rows > below, "seed %" PRIu64 ": %d rows of %d, and "
+        "variant %d", me->net->seed, valid_rows, rows, v);
 }
 
 static void work_cpu(const sl_call *call) {
   const node *me = call->attrs->user;
   for (int i = 0; i < me->nin; i++) check_input(call, me, i);
-  if (me->rungs) check_rung(call, me);
+  if (me->buckets) check_bucket(call, me);
   for (int o = 0; o < me->nout; o++) {
     const product *p = &me->out[o];
     float *values = call->out[o];
@@ -112,26 +112,26 @@ static const sl_op work_row = {.name = "work", .max_in = MOST_IN, .nout = MOST_O
 static sl_type type_of(const product *p) { return SL_TYPE(SL_F32, room(p), p->width); }
 
 /* Extents in order of the ports that have rows. */
-static void number_extents(sl_plan *plan, const node *me, sl_program *program) {
+static void number_lengths(sl_plan *plan, const node *me, sl_program *program) {
   int16_t *base = sl_plan_alloc(plan, (size_t)program->nbases * sizeof *base);
   int32_t *rows = sl_plan_alloc(plan, (size_t)program->nbases * sizeof *rows);
   for (int b = 0; b < program->nbases; b++) {
     const product *p = b < me->nin ? me->in[b] : &me->out[SLI_MIN(b - me->nin, me->nout - 1)];
     bool sized = b < program->nbases - 1 && p->rows;
-    base[b] = (int16_t)(sized ? program->nextents : SL_NONE);
-    if (sized) rows[program->nextents++] = p->rows;
+    base[b] = (int16_t)(sized ? program->nlengths : SL_NONE);
+    if (sized) rows[program->nlengths++] = p->rows;
   }
   program->nread = me->nin;
-  program->base_extent = base;
-  program->extent_rows = rows;
+  program->base_length = base;
+  program->length_rows = rows;
 }
 
 static void arguments(sl_plan *plan, int n, const product *const *of, int base, bool staged,
-                      const int16_t *extents, sl_type **types, sl_place **places,
+                      const int16_t *lengths, sl_type **types, sl_place **places,
                       const int16_t **which) {
   *types = sl_plan_alloc(plan, (size_t)n * sizeof **types);
   *places = sl_plan_alloc(plan, (size_t)n * sizeof **places);
-  *which = extents + base;
+  *which = lengths + base;
   for (int i = 0; i < n; i++) {
     (*types)[i] = type_of(of[i]);
     (*places)[i] = staged ? (sl_place){base + n, (size_t)i * 256} : (sl_place){base + i, 0};
@@ -143,34 +143,34 @@ static void write_variant(sl_plan *plan, const node *me, const sl_program *progr
   const product *outs[] = {&me->out[0], &me->out[1]};
   sl_type *in_type, *out_type;
   sl_place *in, *out, *slots;
-  const int16_t *in_extent, *out_extent;
-  arguments(plan, me->nin, me->in, 0, false, program->base_extent, &in_type, &in, &in_extent);
-  arguments(plan, me->nout, outs, me->nin, me->staged, program->base_extent, &out_type, &out,
-            &out_extent);
-  if (me->rungs) in_type[0].dim[0] = program->rungs[v];
+  const int16_t *in_length, *out_length;
+  arguments(plan, me->nin, me->in, 0, false, program->base_length, &in_type, &in, &in_length);
+  arguments(plan, me->nout, outs, me->nin, me->staged, program->base_length, &out_type, &out,
+            &out_length);
+  if (me->buckets) in_type[0].dim[0] = program->buckets[v];
   calls[0] = (sl_program_call){.op = &work_row, .name = "work", .nin = me->nin, .nout = me->nout,
                                .in_type = in_type, .out_type = out_type, .in = in, .out = out,
-                               .in_extent = in_extent, .out_extent = out_extent,
+                               .in_length = in_length, .out_length = out_length,
                                .attrs = {.user = me, .value = (float)v}};
-  arguments(plan, me->nout, outs, me->nin, false, program->base_extent, &out_type, &slots,
-            &out_extent);
+  arguments(plan, me->nout, outs, me->nin, false, program->base_length, &out_type, &slots,
+            &out_length);
   for (int o = 0; me->staged && o < me->nout; o++)
     calls[1 + o] = (sl_program_call){.op = &sl_op_copy, .name = "copy", .nin = 1, .nout = 1,
                                      .in_type = &out_type[o], .out_type = &out_type[o],
                                      .in = &out[o], .out = &slots[o],
-                                     .in_extent = &out_extent[o], .out_extent = &out_extent[o]};
+                                     .in_length = &out_length[o], .out_length = &out_length[o]};
 }
 
 static sl_program *write_program(sl_plan *plan, const node *me) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
-  *program = (sl_program){.ncalls = me->staged ? 1 + me->nout : 1, .nvariants = me->rungs ? RUNGS : 1,
+  *program = (sl_program){.ncalls = me->staged ? 1 + me->nout : 1, .nvariants = me->buckets ? BUCKETS : 1,
                           .nbases = me->nin + me->nout + 1};
-  number_extents(plan, me, program);
+  number_lengths(plan, me, program);
   program->calls = sl_plan_alloc(plan, (size_t)(program->ncalls * program->nvariants) *
                                            sizeof *program->calls);
-  int32_t *rungs = sl_plan_alloc(plan, RUNGS * sizeof *rungs);
-  for (int v = 0; me->rungs && v < RUNGS; v++) rungs[v] = me->in[0]->rows * (v + 1) / RUNGS;
-  program->rungs = me->rungs ? rungs : NULL;
+  int32_t *buckets = sl_plan_alloc(plan, BUCKETS * sizeof *buckets);
+  for (int v = 0; me->buckets && v < BUCKETS; v++) buckets[v] = me->in[0]->rows * (v + 1) / BUCKETS;
+  program->buckets = me->buckets ? buckets : NULL;
   for (int v = 0; v < program->nvariants; v++)
     write_variant(plan, me, program, v, &program->calls[v * program->ncalls]);
   return program;
@@ -233,7 +233,7 @@ static void add_node(net *n, dice *d, int i) {
     p->blank = p->rows && n->plan->queues[me->device].run_ahead == 1;
     out[o] = (sl_port){p->reg, each};
   }
-  me->rungs = me->nin && me->in[0]->rows >= RUNGS && roll(d, 2);
+  me->buckets = me->nin && me->in[0]->rows >= BUCKETS && roll(d, 2);
   sl_plan_add_actor(n->plan, (sl_actor){
       .name = sl_plan_format(n->plan, "work%d", i), .queue = me->device, .stage = SL_NONE,
       .chunk = SL_NONE, .ticks = each, .firings_per_step = n->microbatches, .nin = me->nin,

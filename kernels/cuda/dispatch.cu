@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels that dispatch (route) rows to the devices of their experts and collect the results;
- * ops/route.c describes the order of rows.
+ * ops/dispatch.c describes the order of rows.
  *
  * Sorting the ids (sort.cuh), by whether they name the device's experts or by the part that has
  * their rows, gives the selected ids and their order. Their number is known only on the device.
  * Blocks are launched for the full room, those beyond the number exit at once, and the number is
- * written where the host reads it (extents.h). */
+ * written where the host reads it (lengths.h). */
 #include "kernels/cuda/sort.cuh"
 
 namespace {
@@ -14,7 +14,7 @@ using namespace sli;
 
 constexpr int PARTS = 128; /* most parts of rows that come back */
 
-const sl_route *route_of(const sl_call *call) { return (const sl_route *)call->attrs->user; }
+const sl_dispatch *dispatch_of(const sl_call *call) { return (const sl_dispatch *)call->attrs->user; }
 
 int64_t room_of(const sl_type *t) { return sl_type_elements(t) / sl_type_last(t); }
 
@@ -34,7 +34,7 @@ struct is_other {
 
 /* Returns the places of input i's ids, those of the route's experts first. */
 const uint64_t *sort_ids(const sl_call *call, int i, void *stream) {
-  const sl_route *r = route_of(call);
+  const sl_dispatch *r = dispatch_of(call);
   int64_t count = sl_type_elements(&call->in_type[i]);
   uint64_t *keys = (uint64_t *)call->scratch;
   is_other other = {r->first, r->count};
@@ -213,7 +213,7 @@ void sli_cuda_own_ids(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_give_back(const sl_call *call, void *stream) {
-  const sl_route *r = route_of(call);
+  const sl_dispatch *r = dispatch_of(call);
   const sl_type *out = &call->out_type[0];
   int64_t count = sl_type_elements(&call->in_type[1]), width = sl_type_last(out);
   range *found = (range *)((char *)call->scratch + sorting_bytes(&call->in_type[1]));
@@ -236,7 +236,7 @@ void sli_cuda_restore(const sl_call *call, void *stream) {
   origin *from = (origin *)(keys + 2 * count);
   came c = {};
   for (int p = 0; p < parts; p++) c.part[p] = call->in[p + 1], c.rows[p] = (int32_t)rows_of(call, p + 1);
-  part_of_id part = {route_of(call)->count, parts};
+  part_of_id part = {dispatch_of(call)->count, parts};
   const uint64_t *sorted =
       sort_places((const int32_t *)call->in[0], count, keys, keys + count, part, stream);
   launch(stream, grid_of(chunks(count, BLOCK)), BLOCK, 0, find_origins, sorted, count, parts, c, from);

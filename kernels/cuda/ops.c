@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of GPU kernels. */
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 
 #include <sluice/ops.h>
 
@@ -14,7 +14,7 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
                  SLI_CUDA_PARTS, call->nin);
 }
 
-#define ROW(name, ...) {.op = &sl_op_##name, .launch = sli_cuda_##name, __VA_ARGS__},
+#define CUDA_OP(name, ...) {.op = &sl_op_##name, .launch = sli_cuda_##name, __VA_ARGS__},
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define SWEEP \
@@ -29,13 +29,13 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
   {.op = &sl_op_##name, .launch = sli_cuda_linear, .prepare = sli_cuda_linear_prepare, \
    .release = sli_cuda_linear_release, .scratch = sli_cuda_linear_scratch},
 
-const sli_cuda_row sli_cuda_rows[] = {
-#include "kernels/cuda/rows.def"
+const sli_cuda_op sli_cuda_ops[] = {
+#include "kernels/cuda/ops.def"
     {0},
 };
 
-const sli_cuda_row *sli_cuda_row_find(const sl_op *op) {
-  for (const sli_cuda_row *row = sli_cuda_rows; row->op; row++)
-    if (row->op == op) return row;
+const sli_cuda_op *sli_cuda_op_find(const sl_op *op) {
+  for (const sli_cuda_op *entry = sli_cuda_ops; entry->op; entry++)
+    if (entry->op == op) return entry;
   return NULL;
 }

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "kernels/cpu/served.h"
 #include "ops/ops.h"
-#include "ops/rest.h"
+#include "ops/storage.h"
 #include "tests/support/dice.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
@@ -19,21 +19,21 @@ enum { MOST_ROWS = 67, MOST_N = 37, MOST_K = 1056 };
 
 static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], w_again[MOST_N * MOST_K], bias[MOST_N];
 static float want[MOST_ROWS * MOST_N], got[MOST_ROWS * MOST_N];
-static sli_digits digits[MOST_ROWS * MOST_K / SLI_REST_BLOCK];
+static sli_digits digits[MOST_ROWS * MOST_K / SLI_STORAGE_BLOCK];
 static unsigned char lies[MOST_N * MOST_K * 4], again[MOST_N * MOST_K * 2], blocks[MOST_N * MOST_K * 2];
 
 static const struct form {
   const char *type;
-  sl_rest rest;
+  sl_storage storage;
   int head, bytes;
-} forms[] = {{"BF16", SL_REST_BF16, 0, 0}, {"Q8_0", SL_REST_Q8_0, 2, 34}, {"Q4_1", SL_REST_Q4_1, 4, 20},
-             {"Q4_0", SL_REST_Q4_1, 2, 18}, {"Q5_0", SL_REST_Q8_0, 2, 22}};
+} forms[] = {{"BF16", SL_STORAGE_BF16, 0, 0}, {"Q8_0", SL_STORAGE_Q8_0, 2, 34}, {"Q4_1", SL_STORAGE_Q4_1, 4, 20},
+             {"Q4_0", SL_STORAGE_Q4_1, 2, 18}, {"Q5_0", SL_STORAGE_Q8_0, 2, 22}};
 
 static float number(dice *d) { return (float)roll(d, 2000) / 1000 - 1; }
 
 /* Small scales, subnormal ones among them, with signs. */
 static void make_blocks(const struct form *f, int64_t n, int64_t k, dice *d) {
-  for (int64_t b = 0; b < n * k / SLI_REST_BLOCK; b++) {
+  for (int64_t b = 0; b < n * k / SLI_STORAGE_BLOCK; b++) {
     unsigned char *block = blocks + b * f->bytes;
     for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)roll(d, 256);
     for (int i = 1; i < f->head; i += 2) block[i] = (unsigned char)(roll(d, 2) << 7 | roll(d, 0x28));
@@ -41,37 +41,37 @@ static void make_blocks(const struct form *f, int64_t n, int64_t k, dice *d) {
 }
 
 /* As they lie for products, from where they come back as they were. */
-static void group(sl_rest rest, const sl_type *values) {
-  const sl_type type = sli_rest_type(rest, values);
-  sli_rest_group(rest, &type, lies);
+static void group(sl_storage storage, const sl_type *values) {
+  const sl_type type = sli_storage_type(storage, values);
+  sli_storage_group(storage, &type, lies);
   memcpy(again, lies, sl_type_bytes(&type));
-  sli_rest_ungroup(rest, &type, again);
-  sli_rest_unpack(rest, values, again, w_again);
+  sli_storage_ungroup(storage, &type, again);
+  sli_storage_unpack(storage, values, again, w_again);
   CHECK(!memcmp(w_again, w, sl_type_bytes(values)), "rows come back from their groups");
 }
 
 static void make_weight(const struct form *f, int64_t n, int64_t k, dice *d) {
   const sl_type values = SL_TYPE(SL_F32, n, k);
-  if (f->bytes) make_blocks(f, n, k, d), sli_rest_take(f->rest, f->type, &values, blocks, lies);
+  if (f->bytes) make_blocks(f, n, k, d), sli_storage_take(f->storage, f->type, &values, blocks, lies);
   else {
     for (int64_t i = 0; i < n * k; i++) w[i] = number(d);
-    sli_rest_pack(f->rest, &values, w, lies);
+    sli_storage_pack(f->storage, &values, w, lies);
   }
-  sli_rest_unpack(f->rest, &values, lies, w);
-  group(f->rest, &values);
+  sli_storage_unpack(f->storage, &values, lies, w);
+  group(f->storage, &values);
 }
 
-static void multiply(const sli_cpu_chunks *cpu, sl_rest rest, const void *weight, const float *rows_of, int64_t rows,
+static void multiply(const sli_cpu_chunks *cpu, sl_storage storage, const void *weight, const float *rows_of, int64_t rows,
                      int64_t n, int64_t k, float *y) {
   const sl_type weights = SL_TYPE(SL_F32, n, k);
-  const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_rest_type(rest, &weights)};
+  const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_storage_type(storage, &weights)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, rows, n)};
   const sl_attrs attrs = {0};
   const void *in[5] = {rows_of, weight, bias};
   void *out[1] = {y};
   sl_call call = {.attrs = &attrs, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
   sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-                                sli_rest_blocks(rest) && (rows * k > SLI_OWN_DIGITS * SLI_REST_BLOCK || n == 1) ? digits : NULL};
+                                sli_storage_blocks(storage) && (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1) ? digits : NULL};
   for (int i = 0; product.x && i < rows; i++) cpu->served_digits(&product, i);
   for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
 }
@@ -92,15 +92,15 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
 /* As at level 0, of blocks; as of f32, of bf16. */
 static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
   const sli_cpu_chunks *cpu = levels[level];
-  bool blocks = sli_rest_blocks(f->rest);
-  multiply(blocks ? levels[0] : cpu, blocks ? f->rest : SL_REST_F32, blocks ? (void *)lies : w, x, rows, n, k, want);
-  multiply(cpu, f->rest, lies, x, rows, n, k, got);
+  bool blocks = sli_storage_blocks(f->storage);
+  multiply(blocks ? levels[0] : cpu, blocks ? f->storage : SL_STORAGE_F32, blocks ? (void *)lies : w, x, rows, n, k, want);
+  multiply(cpu, f->storage, lies, x, rows, n, k, got);
   size_t bytes = (size_t)(rows * n) * sizeof *got;
   CHECK(!memcmp(want, got, bytes), "%s at level %d: %lld rows of %lld by %lld are others", f->type, level,
         (long long)rows, (long long)k, (long long)n);
   check_close(rows, n, k);
   for (int64_t r = 0; r < rows; r++) {
-    multiply(cpu, f->rest, lies, x + r * k, 1, n, k, want);
+    multiply(cpu, f->storage, lies, x + r * k, 1, n, k, want);
     CHECK(!memcmp(want, got + r * n, (size_t)n * sizeof *got), "%s: row %lld of %lld is another alone", f->type,
           (long long)r, (long long)rows);
   }
@@ -108,7 +108,7 @@ static void check_form(int level, const struct form *f, int64_t rows, int64_t n,
 
 static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t n, int64_t k) {
   const sl_type values = SL_TYPE(SL_F32, n, k);
-  const sl_type in_type[3] = {SL_TYPE(SL_I32, 1, 3), sli_rest_type(f->rest, &values)};
+  const sl_type in_type[3] = {SL_TYPE(SL_I32, 1, 3), sli_storage_type(f->storage, &values)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, 3, k)};
   const sl_attrs attrs = {.dims = {k}};
   const int32_t ids[3] = {(int32_t)n - 1, 0, (int32_t)n};
@@ -152,8 +152,8 @@ static void check_accuracy(const struct form *f, int top, int spread, dice *d) {
   make_weight(f, n, k, d);
   make_rows(rows * k, top, spread, d);
   memset(bias, 0, sizeof bias);
-  multiply(cpu, SL_REST_F32, w, x, rows, n, k, want);
-  multiply(cpu, f->rest, lies, x, rows, n, k, got);
+  multiply(cpu, SL_STORAGE_F32, w, x, rows, n, k, want);
+  multiply(cpu, f->storage, lies, x, rows, n, k, got);
   double plain = error_of(want, rows, n, k), blocks = error_of(got, rows, n, k);
   CHECK(spread ? blocks <= fmax(4 * plain, 0x1p-20) : blocks <= 2 * plain, "%s, sizes 2^%d to 2^%d: off by %g, sums in f32 by %g", f->type, top - spread, top, blocks,
         plain);
@@ -163,9 +163,9 @@ static void check_accuracy(const struct form *f, int top, int spread, dice *d) {
 static void check_not_finite(const struct form *f, float what, dice *d) {
   make_weight(f, 20, 64, d);
   make_rows(3 * 64, 0, 4, d);
-  multiply(sli_cpu(), f->rest, lies, x, 3, 20, 64, want);
+  multiply(sli_cpu(), f->storage, lies, x, 3, 20, 64, want);
   x[64 + (int)roll(d, 64)] = what;
-  multiply(sli_cpu(), f->rest, lies, x, 3, 20, 64, got);
+  multiply(sli_cpu(), f->storage, lies, x, 3, 20, 64, got);
   for (int c = 0; c < 20; c++) CHECK(!isfinite(got[20 + c]), "%s: column %d is finite", f->type, c);
   CHECK(!memcmp(got, want, 20 * 4) && !memcmp(got + 40, want + 40, 20 * 4), "%s: rows beside it", f->type);
 }
@@ -187,8 +187,8 @@ static void five_bits_lie_as_bytes(dice *d) {
   unsigned char block[22] = {0x00, 0x38};
   float out[32];
   for (int i = 2; i < 22; i++) block[i] = (unsigned char)roll(d, 256);
-  sli_rest_take(SL_REST_Q8_0, "Q5_0", &values, block, lies);
-  sli_rest_unpack(SL_REST_Q8_0, &values, lies, out);
+  sli_storage_take(SL_STORAGE_Q8_0, "Q5_0", &values, block, lies);
+  sli_storage_unpack(SL_STORAGE_Q8_0, &values, lies, out);
   for (int i = 0; i < 32; i++) {
     int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4, fifth = block[2 + i / 8] >> i % 8 & 1;
     CHECK(out[i] == 0.5f * (float)((four | fifth << 4) - 16), "number %d is %g", i, (double)out[i]);

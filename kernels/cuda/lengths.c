@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Valid lengths (extents) on a GPU: their sources within a firing, and their completion. */
-#include "kernels/cuda/extents.h"
+/* Valid lengths on a GPU: their sources within a firing, and their completion. */
+#include "kernels/cuda/lengths.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cuda/program.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/ops.h"
 #include "ops/ops.h"
 
 enum { RING = SL_CUDA_RUN_AHEAD };
@@ -31,27 +31,27 @@ typedef struct fill {
 /* A firing in flight. */
 typedef struct flight {
   int32_t *words;  /* [nfills] pinned */
-  number *numbers; /* [nextents] */
+  number *numbers; /* [nlengths] */
   int32_t **to;    /* [nbases] */
 } flight;
 
-struct sli_cuda_extents {
+struct sli_cuda_lengths {
   const sl_program *program;
   int nfills;
   /* [nfills] all outputs with a valid length set by calls, in the order of calls */
   fill *fills;
   int32_t *words;    /* [RING][nfills] pinned */
-  number *numbers;   /* [RING][nextents] */
+  number *numbers;   /* [RING][nlengths] */
   int32_t **to;      /* [RING][nbases] */
   flight now;        /* firing being launched */
-  sli_extents known; /* its numbers, as far as they are known */
-  int32_t rows[];    /* [2][nextents] storage of `known` */
+  sli_lengths known; /* its numbers, as far as they are known */
+  int32_t rows[];    /* [2][nlengths] storage of `known` */
 };
 
 /* ---- creation ---------------------------------------------------------------------------- */
 
 static bool is_filled(const sl_program_call *c, int o) {
-  return sli_extent_of(c->out_extent, o) >= 0 && sli_bit_on(c->op->fills, o);
+  return sli_length_of(c->out_length, o) >= 0 && sli_bit_on(c->op->fills, o);
 }
 
 static int count_fills(const sl_program *program) {
@@ -62,7 +62,7 @@ static int count_fills(const sl_program *program) {
 }
 
 /* Sets the number of the first filled output in each call's state. */
-static void number_fills(sli_cuda_extents *x) {
+static void number_fills(sli_cuda_lengths *x) {
   const sl_program *program = x->program;
   for (int i = 0, n = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
@@ -72,14 +72,14 @@ static void number_fills(sli_cuda_extents *x) {
   }
 }
 
-sl_status sli_cuda_extents_create(const sl_program *program, sli_cuda_extents **out) {
+sl_status sli_cuda_lengths_create(const sl_program *program, sli_cuda_lengths **out) {
   *out = NULL;
-  if (!program->nextents) return SL_OK;
-  size_t n = (size_t)program->nextents, fills = (size_t)count_fills(program);
+  if (!program->nlengths) return SL_OK;
+  size_t n = (size_t)program->nlengths, fills = (size_t)count_fills(program);
   void *words = NULL;
   sl_status status = fills ? sl_cuda_pinned_create(RING * fills * sizeof(int32_t), &words) : SL_OK;
   if (status) return status;
-  sli_cuda_extents *x = sli_calloc(1, sizeof *x + 2 * n * sizeof *x->rows);
+  sli_cuda_lengths *x = sli_calloc(1, sizeof *x + 2 * n * sizeof *x->rows);
   x->program = program;
   x->nfills = (int)fills;
   x->words = words;
@@ -91,7 +91,7 @@ sl_status sli_cuda_extents_create(const sl_program *program, sli_cuda_extents **
   return SL_OK;
 }
 
-void sli_cuda_extents_destroy(sli_cuda_extents *x) {
+void sli_cuda_lengths_destroy(sli_cuda_lengths *x) {
   if (!x) return;
   sl_cuda_pinned_destroy(x->words);
   free(x->fills);
@@ -102,19 +102,19 @@ void sli_cuda_extents_destroy(sli_cuda_extents *x) {
 
 /* ---- launching --------------------------------------------------------------------------- */
 
-static flight flight_of(const sli_cuda_extents *x, uint64_t fence) {
+static flight flight_of(const sli_cuda_lengths *x, uint64_t fence) {
   size_t at = fence % RING;
-  return (flight){x->words + at * (size_t)x->nfills, x->numbers + at * (size_t)x->program->nextents,
+  return (flight){x->words + at * (size_t)x->nfills, x->numbers + at * (size_t)x->program->nlengths,
                   x->to + at * (size_t)x->program->nbases};
 }
 
-void sli_cuda_extents_begin(sli_cuda_extents *x, const sl_firing *firing, uint64_t fence) {
+void sli_cuda_lengths_begin(sli_cuda_lengths *x, const sl_firing *firing, uint64_t fence) {
   const sl_program *program = x->program;
   x->now = flight_of(x, fence);
-  x->known = sli_extents_load(program, firing, x->rows);
+  x->known = sli_lengths_load(program, firing, x->rows);
   for (int e = 0; e < x->known.count; e++) x->now.numbers[e] = (number){x->known.valid[e], NULL, false};
   for (int f = 0; f < x->nfills; f++) x->now.words[f] = 0;
-  for (int b = 0; b < program->nbases; b++) x->now.to[b] = firing->extents ? firing->extents[b] : NULL;
+  for (int b = 0; b < program->nbases; b++) x->now.to[b] = firing->lengths ? firing->lengths[b] : NULL;
 }
 
 static int32_t within(int32_t rows, int32_t room) { return SLI_MAX(SLI_MIN(rows, room), 0); }
@@ -123,9 +123,9 @@ static int32_t word_read(const int32_t *word) { return *(const volatile int32_t 
 
 /* Waits for the stream and reads the numbers of these arguments. After a device failure they stay
  * unknown; the queue sees the failure. */
-static void find_out(sli_cuda_extents *x, const int16_t *which, int count, void *stream) {
+static void find_out(sli_cuda_lengths *x, const int16_t *which, int count, void *stream) {
   for (int i = 0; i < count; i++) {
-    int e = sli_extent_of(which, i);
+    int e = sli_length_of(which, i);
     number *n = e < 0 ? NULL : &x->now.numbers[e];
     if (!n || !n->word || cudaStreamSynchronize(stream)) continue;
     n->rows = x->known.valid[e] = within(word_read(n->word), x->known.room[e]);
@@ -135,8 +135,8 @@ static void find_out(sli_cuda_extents *x, const int16_t *which, int count, void 
 
 /* Records the source of a valid length. Several calls of a firing may set the same number; a call
  * that knows it at launch saves the wait. */
-static void take_rows(sli_cuda_extents *x, const sl_program_call *c, int o, int32_t *word) {
-  int e = sli_extent_of(c->out_extent, o);
+static void take_rows(sli_cuda_lengths *x, const sl_program_call *c, int o, int32_t *word) {
+  int e = sli_length_of(c->out_length, o);
   number *n = &x->now.numbers[e];
   if (((const sli_cuda_call *)c->state)->knows_rows)
     *n = (number){x->known.valid[e] = within(*word, x->known.room[e]), NULL, true};
@@ -145,12 +145,12 @@ static void take_rows(sli_cuda_extents *x, const sl_program_call *c, int o, int3
 }
 
 /* Launches a call that reads or sets valid lengths. */
-static void launch_counting(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
+static void launch_counting(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream) {
   const sli_cuda_call *made = c->state;
   int32_t in_rows[c->nin + 1], *words = c->op->fills ? x->now.words + made->fill : NULL;
-  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(&x->known, c->in_extent, i);
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(&x->known, c->in_length, i);
   for (int o = 0; o < c->nout && words; o++)
-    words[o] = is_filled(c, o) ? x->known.room[sli_extent_of(c->out_extent, o)] : 0;
+    words[o] = is_filled(c, o) ? x->known.room[sli_length_of(c->out_length, o)] : 0;
   call->in_rows = in_rows;
   call->out_rows = words;
   made->launch(call, stream);
@@ -161,31 +161,31 @@ static void launch_counting(sli_cuda_extents *x, const sl_program_call *c, sl_ca
 /* Handles a call on zero rows: outputs with a valid length have no rows either, and sums are 0. */
 static void launch_empty(const sl_program_call *c, const sl_call *call, void *stream) {
   for (int o = 0; o < c->nout; o++)
-    if (call->out[o] && !sli_bit(call->accumulate, o) && sli_extent_of(c->out_extent, o) < 0)
+    if (call->out[o] && !sli_bit(call->accumulate, o) && sli_length_of(c->out_length, o) < 0)
       cudaMemsetAsync(call->out[o], 0, sl_type_bytes(&c->out_type[o]), stream);
 }
 
 /* Launches a call that knows of no valid lengths, on types cut to their valid rows. */
-static void launch_cut(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
+static void launch_cut(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream) {
   const sli_cuda_call *made = c->state;
   sl_type in_type[c->nin + 1], out_type[c->nout + 1];
   bool empty = false;
   for (int i = 0; i < c->nin; i++) {
-    in_type[i] = sli_valid_type(&x->known, c->in_extent, i, &c->in_type[i]);
-    empty |= !sli_valid_rows(&x->known, c->in_extent, i);
+    in_type[i] = sli_valid_type(&x->known, c->in_length, i, &c->in_type[i]);
+    empty |= !sli_valid_rows(&x->known, c->in_length, i);
   }
   for (int o = 0; o < c->nout; o++)
-    out_type[o] = sli_valid_type(&x->known, c->out_extent, o, &c->out_type[o]);
+    out_type[o] = sli_valid_type(&x->known, c->out_length, o, &c->out_type[o]);
   call->in_type = in_type;
   call->out_type = out_type;
   if (empty) launch_empty(c, call, stream);
   else made->launch(call, stream);
 }
 
-void sli_cuda_extents_launch(sli_cuda_extents *x, const sl_program_call *c, sl_call *call, void *stream) {
-  find_out(x, c->in_extent, c->nin, stream);
+void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream) {
+  find_out(x, c->in_length, c->nin, stream);
   if (c->op->fills || c->op->looks) return launch_counting(x, c, call, stream);
-  find_out(x, c->out_extent, c->nout, stream);
+  find_out(x, c->out_length, c->nout, stream);
   launch_cut(x, c, call, stream);
 }
 
@@ -194,25 +194,25 @@ void sli_cuda_extents_launch(sli_cuda_extents *x, const sl_program_call *c, sl_c
 static sl_status check_fill(const fill *f, int32_t rows, int32_t room) {
   if (rows <= room) return SL_OK;
   const sl_program_call *c = f->call;
-  const sli_cuda_row *row = sli_cuda_row_find(c->op);
+  const sli_cuda_op *entry = sli_cuda_op_find(c->op);
   sl_call call = sli_call_shape(c);
-  if (row && row->crowded) return row->crowded(&call, rows);
+  if (entry && entry->crowded) return entry->crowded(&call, rows);
   return sl_fail(SL_E_INPUT, "%d rows come to output %d, and there is room for %d", (int)rows, f->output,
                  (int)room);
 }
 
-sl_status sli_cuda_extents_complete(sli_cuda_extents *x, uint64_t fence, const sl_program_call **culprit) {
+sl_status sli_cuda_lengths_complete(sli_cuda_lengths *x, uint64_t fence, const sl_program_call **culprit) {
   const sl_program *program = x->program;
   flight done = flight_of(x, fence);
   for (int f = 0; f < x->nfills; f++) {
     const sl_program_call *c = *culprit = x->fills[f].call;
     if (!is_filled(c, x->fills[f].output)) continue;
-    int32_t room = program->extent_rows[sli_extent_of(c->out_extent, x->fills[f].output)];
+    int32_t room = program->length_rows[sli_length_of(c->out_length, x->fills[f].output)];
     SLI_TRY(check_fill(&x->fills[f], word_read(&done.words[f]), room));
   }
   for (int b = program->nread; b < program->nbases - 1; b++) {
-    if (program->base_extent[b] < 0 || !done.to[b]) continue;
-    const number *n = &done.numbers[program->base_extent[b]];
+    if (program->base_length[b] < 0 || !done.to[b]) continue;
+    const number *n = &done.numbers[program->base_length[b]];
     int32_t rows = n->word ? word_read(n->word) : n->rows;
     *done.to[program->nbases - 1] = *done.to[b] = rows;
   }

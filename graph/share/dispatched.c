@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The axis of experts: which calls run where the experts are, and which rows stay there.
  *
- * It is a row axis like the data axis. But a call whose op says so (SL_ROUTED) runs where its
+ * It is a row axis like the data axis. But a call whose op says so (SL_DISPATCHED) runs where its
  * experts are, on the rows that ids dispatch to them, and each device has the maps of its own
  * experts only. Ops that work row by row stay with the rows: nothing is exchanged between two
  * maps of the same experts. Other readers get the rows back where they came from. Gradients of
@@ -12,13 +12,13 @@
 #include "graph/share/search.h"
 #include "ops/ops.h"
 
-static bool is_routed(sl_sbp sbp) { return sbp.kind == SL_ROUTED; }
+static bool is_dispatched(sl_sbp sbp) { return sbp.kind == SL_DISPATCHED; }
 
 static bool is_rows(sl_sbp sbp) { return sbp.kind == SL_SPLIT && !sbp.dim; }
 
-static const sl_signature *find_routed(const sl_signature *all, int count) {
+static const sl_signature *find_dispatched(const sl_signature *all, int count) {
   for (int i = 0; i < count; i++)
-    if (is_routed(all[i].out[0])) return &all[i];
+    if (is_dispatched(all[i].out[0])) return &all[i];
   return NULL;
 }
 
@@ -35,37 +35,37 @@ static bool is_alike(const sli_node *a, const sli_node *b) {
   return sli_router_ids(a) == sli_router_ids(b) && sli_router_experts(a) == sli_router_experts(b);
 }
 
-static bool may_go(const sli_routes *r, const sli_node *n, const sl_tensor *t) {
+static bool may_go(const sli_dispatching *r, const sli_node *n, const sl_tensor *t) {
   const sli_node *before = r->routers[t->id];
-  return (is_rows(r->lies[t->id]) || is_routed(r->lies[t->id])) && (!before || is_alike(before, n));
+  return (is_rows(r->lies[t->id]) || is_dispatched(r->lies[t->id])) && (!before || is_alike(before, n));
 }
 
 /* True if the inputs can be where the experts are. The experts' maps must be parameters. */
-static bool may_route(const sli_routes *r, const sli_node *n, const sl_signature *s) {
+static bool may_dispatch(const sli_dispatching *r, const sli_node *n, const sl_signature *s) {
   if (sli_router_experts(n) < r->size) return false;
   for (int i = 0; i < n->nin; i++) {
     sl_sbp want = sli_signature_in(s, i);
-    if (!n->in[i] || (is_routed(want) ? !may_go(r, n, n->in[i]) : !n->in[i]->param)) return false;
+    if (!n->in[i] || (is_dispatched(want) ? !may_go(r, n, n->in[i]) : !n->in[i]->param)) return false;
   }
   return true;
 }
 
-static void note_router(const sli_routes *r, const sli_node *n, const sl_signature *s, const sli_node *router) {
+static void note_router(const sli_dispatching *r, const sli_node *n, const sl_signature *s, const sli_node *router) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && is_routed(sli_signature_in(s, i)) && !r->routers[n->in[i]->id]) r->routers[n->in[i]->id] = router;
+    if (n->in[i] && is_dispatched(sli_signature_in(s, i)) && !r->routers[n->in[i]->id]) r->routers[n->in[i]->id] = router;
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && is_routed(sli_signature_out(s, o))) r->routers[n->out[o]->id] = router;
+    if (n->out[o] && is_dispatched(sli_signature_out(s, o))) r->routers[n->out[o]->id] = router;
 }
 
 /* Returns the call that dispatched all inputs that are split by rows; NULL: they are not in one
  * place. */
-static const sli_node *place_of(const sli_routes *r, const sli_node *n, const sl_signature *s) {
+static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_node *n, const sl_signature *s) {
   const sli_node *router = NULL;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
-    bool rows = is_rows(sli_signature_in(s, i)), routed = is_routed(r->lies[n->in[i]->id]);
-    if (rows != routed) return NULL;
-    const sli_node *at = routed ? r->routers[n->in[i]->id] : router;
+    bool rows = is_rows(sli_signature_in(s, i)), dispatched = is_dispatched(r->lies[n->in[i]->id]);
+    if (rows != dispatched) return NULL;
+    const sli_node *at = dispatched ? r->routers[n->in[i]->id] : router;
     if (router && !is_alike(router, at)) return NULL;
     router = at;
   }
@@ -85,10 +85,10 @@ static bool goes_by_rows(const sl_op *op) {
 }
 
 /* Lets a call that works row by row run on rows that are at their experts. */
-static bool stay(const sli_routes *r, const sli_node *n, const sl_signature *rows, sl_signature *out) {
-  const sli_node *router = place_of(r, n, rows);
+static bool stay(const sli_dispatching *r, const sli_node *n, const sl_signature *rows, sl_signature *out) {
+  const sli_node *router = dispatched_place_of(r, n, rows);
   if (!router || !goes_by_rows(n->op) || !n->in[0]) return false;
-  sl_sbp lies = {SL_ROUTED, sli_router_ids(router)->type.ndim - 1};
+  sl_sbp lies = {SL_DISPATCHED, sli_router_ids(router)->type.ndim - 1};
   if (!keeps_rows(n, lies.dim)) return false;
   *out = *rows;
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
@@ -99,11 +99,11 @@ static bool stay(const sli_routes *r, const sli_node *n, const sl_signature *row
   return true;
 }
 
-bool sli_choose_routed(const sli_routes *r, const sli_node *n, const sl_signature *all, int count,
+bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *n, const sl_signature *all, int count,
                        sl_signature *out) {
-  const sl_signature *routed = find_routed(all, count);
-  if (routed && may_route(r, n, routed)) {
-    *out = *routed;
+  const sl_signature *dispatched = find_dispatched(all, count);
+  if (dispatched && may_dispatch(r, n, dispatched)) {
+    *out = *dispatched;
     note_router(r, n, out, n);
     return true;
   }
@@ -120,15 +120,15 @@ static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
                            n->name, sli_type_text(type, &sli_router_ids(n)->type));
 }
 
-sl_status sli_check_routed(sl_graph *g, const sli_routes *r) {
+sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
   for (int t = 0; t < g->ntensors; t++)
     if (r->routers[t]) return SL_OK;
   for (int i = 0; i < g->nnodes; i++) {
     sl_signature all[SLI_SIGNATURES_RAW];
     const sli_node *n = g->nodes[i];
     int count = sli_signatures_raw(n, all);
-    if (count && n->op == &sl_op_grouped_linear && !find_routed(all, count)) return refuse_flat(g, n, r->size);
-    if (count && find_routed(all, count) && sli_router_experts(n) < r->size)
+    if (count && n->op == &sl_op_grouped_linear && !find_dispatched(all, count)) return refuse_flat(g, n, r->size);
+    if (count && find_dispatched(all, count) && sli_router_experts(n) < r->size)
       return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: %s has %lld experts, fewer than "
                                "devices to share them out", r->size, n->name, (long long)sli_router_experts(n));
   }
@@ -137,7 +137,7 @@ sl_status sli_check_routed(sl_graph *g, const sli_routes *r) {
 }
 
 bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
-  return experts->routers && is_routed(sli_signature_out(&experts->of[forward->id], 0));
+  return experts->routers && is_dispatched(sli_signature_out(&experts->of[forward->id], 0));
 }
 
 /* ---- tokens on devices that share tensors
@@ -171,14 +171,14 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
  * --------------------------------------------------------------------------- */
 
 /* True for a gradient that comes back where the experts are. */
-static bool comes_routed(const sli_choice *experts, const sl_tensor *grad) {
+static bool comes_dispatched(const sli_choice *experts, const sl_tensor *grad) {
   const sli_node *n = grad->producer;
   if (sli_is_forward(n) || n->like) return false;
   if (n->rule && grad->output < sli_rule_gradients(n->rule, n->about->nin))
-    return is_routed(sli_gradient_given(&experts->of[n->about->id], sli_rule_of(n->rule, grad->output)));
-  bool routed = !n->rule && n->nin;
-  for (int i = 0; i < n->nin && routed; i++) routed = comes_routed(experts, n->in[i]);
-  return routed;
+    return is_dispatched(sli_gradient_given(&experts->of[n->about->id], sli_rule_of(n->rule, grad->output)));
+  bool dispatched = !n->rule && n->nin;
+  for (int i = 0; i < n->nin && dispatched; i++) dispatched = comes_dispatched(experts, n->in[i]);
+  return dispatched;
 }
 
 static bool is_sum(const sli_node *n) { return n->op == &sl_op_add && !sli_is_forward(n) && !n->rule && !n->like; }
@@ -186,8 +186,8 @@ static bool is_sum(const sli_node *n) { return n->op == &sl_op_add && !sli_is_fo
 /* Regroups (a + b) + c, where b and c come back at the experts and a does not, to a + (b + c). */
 static bool regroup(const sli_choice *experts, sli_node *n) {
   sli_node *first = is_sum(n) ? n->in[0]->producer : NULL;
-  if (!first || !is_sum(first) || comes_routed(experts, first->in[0])) return false;
-  if (!comes_routed(experts, first->in[1]) || !comes_routed(experts, n->in[1])) return false;
+  if (!first || !is_sum(first) || comes_dispatched(experts, first->in[0])) return false;
+  if (!comes_dispatched(experts, first->in[1]) || !comes_dispatched(experts, n->in[1])) return false;
   sl_tensor *a = first->in[0];
   first->in[0] = first->in[1];
   first->in[1] = n->in[1];

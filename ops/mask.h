@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention mask (sight): the keys that a query attends to, for the kernels of all devices. */
-#ifndef SLUICE_KERNELS_SIGHT_H
-#define SLUICE_KERNELS_SIGHT_H
+/* Attention mask: the keys that a query attends to, for the kernels of all devices. */
+#ifndef SLUICE_OPS_MASK_H
+#define SLUICE_OPS_MASK_H
 
 #include <sluice/op.h>
 
 /* The query at position p of a sequence attends to the keys from p - behind to p + ahead that
  * exist. With ids [batch, keys], only keys with the query's own id count, and none if that id is
  * negative. */
-typedef struct sli_sight {
+typedef struct sli_mask {
   int64_t behind, ahead;
   const int32_t *ids; /* or NULL */
   int64_t ids_row;    /* stride in numbers from one sequence's ids to the next */
-} sli_sight;
+} sli_mask;
 
 /* Returns the mask for sequences of `keys` keys. */
-static inline sli_sight sli_sight_of(const sl_attrs *attrs, int64_t keys, const void *ids) {
+static inline sli_mask sli_mask_of(const sl_attrs *attrs, int64_t keys, const void *ids) {
   int64_t far = attrs->window > 0 && attrs->window < keys ? attrs->window - 1 : keys;
-  sli_sight sight = {far, attrs->full ? far : 0, (const int32_t *)ids, keys};
-  return sight;
+  sli_mask mask = {far, attrs->full ? far : 0, (const int32_t *)ids, keys};
+  return mask;
 }
 
 /* Queries at consecutive positions: rows `row` to row + rows - 1 of the call; the first is at
@@ -60,7 +60,7 @@ static inline const void *sli_optional(const sl_call *call, int i) {
 
 /* Returns twice the average number of keys per query, over a sequence of `keys` from its first
  * position on. */
-static inline double sli_sight_pairs(const sl_attrs *attrs, int64_t keys) {
+static inline double sli_mask_pairs(const sl_attrs *attrs, int64_t keys) {
   double n = (double)keys, w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
   double causal = (w * (w + 1) + 2 * (n - w) * w) / n;
   return attrs->full ? 2 * causal - 2 : causal;

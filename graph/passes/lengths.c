@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds tensors with a valid length (extent): only their first rows are valid, as many as a call
+/* Finds tensors with a valid length: only their first rows are valid, as many as a call
  * says when it fills them (sl_op.fills).
  *
  * Tensors of the same rows form a set with one valid length. A set begins with the output of a
@@ -13,11 +13,11 @@
 #include "ops/ops.h"
 
 static sl_tensor *leader_of(sl_tensor *t) {
-  while (t && t->extent != t) t = t->extent;
+  while (t && t->valid_length != t) t = t->valid_length;
   return t;
 }
 
-sl_tensor *sli_tensor_extent(sl_tensor *t) { return t && t->extent ? leader_of(t) : NULL; }
+sl_tensor *sli_valid_length(sl_tensor *t) { return t && t->valid_length ? leader_of(t) : NULL; }
 
 /* True if the type has so many rows. */
 static bool has_rows(const sl_type *type, int64_t rows) {
@@ -26,21 +26,21 @@ static bool has_rows(const sl_type *type, int64_t rows) {
 }
 
 static void join(sl_tensor **set, sl_tensor *t) {
-  sl_tensor *other = sli_tensor_extent(t);
-  if (!other) t->extent = *set ? *set : t;
+  sl_tensor *other = sli_valid_length(t);
+  if (!other) t->valid_length = *set ? *set : t;
   else if (!*set) *set = other;
-  else if (other != *set) other->extent = *set;
+  else if (other != *set) other->valid_length = *set;
 }
 
 /* Begins a set with the output of a call that fills it. */
-static sl_status begin(sl_graph *g, const sli_node *n, int o) {
+static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
   sl_tensor *t = n->out[o];
   int d = sli_bit_on(n->op->second, o) ? 1 : 0;
   bool fine = d < t->type.ndim && (!d || t->type.dim[0] == 1);
   if (!fine || n->per_step)
     return sli_graph_fail_at(g, n->at, SL_E_SHAPE, "%s (%s): output %d, %s, has no rows to be filled",
                              n->name, n->op->name, o, sli_type_text((char[SL_TYPE_TEXT]){0}, &t->type));
-  t->extent = t;
+  t->valid_length = t;
   t->rows = t->type.dim[d];
   return SL_OK;
 }
@@ -55,7 +55,7 @@ static bool goes_by_rows(const sl_op *op) {
   return rows && !sli_op_fixed(op);
 }
 
-static sl_status refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, const char *why) {
+static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "%s (%s) reads %s, of whose rows not all need "
                            "be valid: %s", n->name, n->op->name, t->name, why);
 }
@@ -64,16 +64,16 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, cons
 static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   const sl_op *op = n->op;
   if (counts(op))
-    return sli_bit_on(op->looks, i) ? SL_OK : refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
-  if (!goes_by_rows(op)) return refuse(g, n, n->in[i], "its row does not go row by row");
-  if (sli_bit_on(op->whole, i)) return refuse(g, n, n->in[i], "its row needs all of them");
+    return sli_bit_on(op->looks, i) ? SL_OK : lengths_refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
+  if (!goes_by_rows(op)) return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
+  if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "its row needs all of them");
   return SL_OK;
 }
 
 /* Finds the set of a node's inputs. For an op that counts rows, the first input decides. */
 static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
   for (int i = 0; i < n->nin; i++) {
-    if (!sli_tensor_extent(n->in[i])) continue;
+    if (!sli_valid_length(n->in[i])) continue;
     sl_status status = check_input(g, n, i);
     if (status) return status;
     if (!*set || !counts(n->op)) join(set, n->in[i]);
@@ -85,9 +85,9 @@ static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
 static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
-    if (!t || t->param || t->extent || sli_bit_on(n->op->whole, i) || !has_rows(&t->type, set->rows))
+    if (!t || t->param || t->valid_length || sli_bit_on(n->op->whole, i) || !has_rows(&t->type, set->rows))
       continue;
-    return refuse(g, n, set, sli_arena_format(&g->arena, "but all rows of %s are", t->name));
+    return lengths_refuse(g, n, set, sli_arena_format(&g->arena, "but all rows of %s are", t->name));
   }
   return SL_OK;
 }
@@ -101,10 +101,10 @@ static bool follows(const sli_node *n, int o, const sl_tensor *set) {
 static void stand_for_kept(const sli_node *n) {
   for (int o = 0; o < n->nout; o++) {
     sl_tensor *t = n->out[o], *kept = t ? t->kept : NULL;
-    sl_tensor *set = sli_tensor_extent(t), *first = sli_tensor_extent(kept);
+    sl_tensor *set = sli_valid_length(t), *first = sli_valid_length(kept);
     if (!kept) continue;
     SLI_CHECK(!set == !first, "not all rows of %s need be valid, but those of %s", t->name, kept->name);
-    if (set != first) set->extent = first;
+    if (set != first) set->valid_length = first;
   }
 }
 
@@ -114,14 +114,14 @@ static sl_status pass_on(sl_graph *g, const sli_node *n) {
   if (!status && set && !counts(n->op)) status = check_full(g, n, set);
   for (int o = 0; o < n->nout && !status; o++) {
     if (!n->out[o]) continue;
-    if (sli_bit_on(n->op->fills, o)) status = begin(g, n, o);
+    if (sli_bit_on(n->op->fills, o)) status = lengths_begin(g, n, o);
     else if (set && follows(n, o, set)) join(&set, n->out[o]);
   }
   if (!status) stand_for_kept(n);
   return status;
 }
 
-sl_status sli_pass_extents(sl_graph *g) {
+sl_status sli_pass_valid_lengths(sl_graph *g) {
   sl_status status = SL_OK;
   for (int i = 0; i < g->nnodes && !status; i++) status = pass_on(g, g->nodes[i]);
   return status;

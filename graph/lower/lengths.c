@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Valid lengths in programs. The rows of a set of tensors have one number in each
+ * program that uses them. Its value arrives with a slot that holds one of them, or is set by a
+ * call that fills one. */
+#include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
+
+static int number_of(sli_lowering *l, sl_tensor *valid_length, sl_program *program, int32_t *rows) {
+  if (!valid_length) return SL_NONE;
+  int *number = &l->numbers[valid_length->id];
+  if (*number == SL_NONE) {
+    *number = program->nlengths++;
+    rows[*number] = (int32_t)valid_length->rows;
+  }
+  return *number;
+}
+
+static void number_node(sli_lowering *l, const sli_node *n, sl_program *program, int32_t *rows) {
+  for (int i = 0; i < n->nin; i++) number_of(l, sli_valid_length(n->in[i]), program, rows);
+  for (int o = 0; o < n->nout; o++) number_of(l, sli_valid_length(n->out[o]), program, rows);
+}
+
+static size_t most_lengths(const sli_task *g) {
+  size_t most = (size_t)(g->ninputs + g->noutputs);
+  for (int i = 0; i < g->nnodes; i++) most += (size_t)(g->nodes[i]->nin + g->nodes[i]->nout);
+  return most;
+}
+
+static sl_tensor *port_length(const sli_lowering *l, const sli_task *g, int port) {
+  return l->buffers[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]].valid_length;
+}
+
+static bool forget(sli_lowering *l, const sl_tensor *valid_length) {
+  if (valid_length) l->numbers[valid_length->id] = SL_NONE;
+  return valid_length;
+}
+
+/* Clears the numbers of an earlier program; returns true if the task has valid lengths. */
+static bool begin_numbers(sli_lowering *l, const sli_task *g, int nports) {
+  bool any = false;
+  for (int p = 0; p < nports; p++) any |= forget(l, port_length(l, g, p));
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin; a++) any |= forget(l, sli_valid_length(n->in[a]));
+    for (int o = 0; o < n->nout; o++) any |= forget(l, sli_valid_length(n->out[o]));
+  }
+  return any;
+}
+
+void sli_lower_lengths(sli_lowering *l, const sli_task *g, sl_program *program) {
+  int nports = g->ninputs + g->noutputs;
+  if (!begin_numbers(l, g, nports)) return;
+  int32_t *rows = sl_plan_alloc(l->plan, most_lengths(g) * sizeof *rows);
+  int16_t *base = sl_plan_alloc(l->plan, (size_t)(nports + 1) * sizeof *base);
+  for (int p = 0; p < nports; p++) base[p] = (int16_t)number_of(l, port_length(l, g, p), program, rows);
+  base[nports] = SL_NONE;
+  for (int i = 0; i < g->nnodes; i++) number_node(l, g->nodes[i], program, rows);
+  program->nread = g->ninputs;
+  program->length_rows = rows;
+  program->base_length = base;
+}
+
+const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor *const *tensors) {
+  bool any = false;
+  for (int i = 0; i < count; i++) any |= sli_valid_length(tensors[i]) != NULL;
+  if (!any) return NULL;
+  int16_t *which = sl_plan_alloc(l->plan, (size_t)count * sizeof *which);
+  for (int i = 0; i < count; i++) {
+    const sl_tensor *valid_length = sli_valid_length(tensors[i]);
+    which[i] = (int16_t)(valid_length ? l->numbers[valid_length->id] : SL_NONE);
+  }
+  return which;
+}
+
+/* ---- expected rows ------------------------------------------------------------------------ */
+
+/* Asks the op that fills the first tensor of the set. */
+int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick) {
+  if (!valid_length->producer->op->expects) return valid_length->rows;
+  const sli_node *n = valid_length->producer;
+  int64_t rows = n->op->expects(&n->attrs, valid_length->output, &n->out_type[valid_length->output], tick);
+  return SLI_MAX(SLI_MIN(rows, valid_length->rows), 0);
+}
+
+const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *valid_length,
+                                        const sli_visits *visits) {
+  if (!valid_length || !l->in->kind->modelled || !valid_length->producer->op->expects) return NULL;
+  int32_t ticks = visits ? visits->count : sli_lower_ticks(l, false);
+  int32_t *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
+  for (int32_t t = 0; t < ticks; t++)
+    table[t] = (int32_t)sli_lower_expected(valid_length, visits ? visits->tick[t] : t);
+  return table;
+}
