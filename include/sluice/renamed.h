@@ -20,6 +20,7 @@
 #define SL_REST_Q8_0 SL_STORAGE_Q8_0
 #define SL_REST_Q4_1 SL_STORAGE_Q4_1
 #define SL_OVERS SL_IN_PLACE_OUTPUTS
+#define SL_ROUTED SL_DISPATCHED
 
 #endif
 #endif
