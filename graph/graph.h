@@ -111,7 +111,7 @@ static inline bool sli_makes_transient(const sli_node *n) {
 typedef struct sli_block {
   const char *name;
   int stage;           /* forced stage, or -1 */
-  bool spread;         /* one stage's part of a block sharded over all stages; such blocks come
+  bool sharded;         /* one stage's part of a block sharded over all stages; such blocks come
                           last, and `stage` then counts the devices along the pipeline */
   bool swept;          /* where sequences are cut: its calls get earlier pieces one by one
                           (sl_op.swept) */
@@ -177,11 +177,11 @@ struct sl_graph {
     int count;
     size_t capacity;
     sli_mean *of;
-    struct sli_tallies { /* counters summed over each step of training, reported with its loss */
+    struct sli_counters { /* counters summed over each step of training, reported with its loss */
       int count;
       size_t capacity;
       sli_mean *of;
-    } tallies;
+    } counters;
   } metrics;
   struct sli_evaluated {  /* size of an evaluation on held-out data, once settled; see
                              sli_evaluation_weight */
@@ -234,7 +234,7 @@ double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first);
 /* Returns the number of blocks in sequence, without those sharded over the stages. */
 static inline int sli_blocks_in_line(const sl_graph *g) {
   int n = g->nblocks;
-  while (n && g->blocks[n - 1].spread) n--;
+  while (n && g->blocks[n - 1].sharded) n--;
   return n;
 }
 
@@ -253,11 +253,11 @@ static inline sli_mean *sli_graph_mean(sl_graph *g, int i) {
 
 /* The means, followed by the counters: all values that are kept for reports. */
 static inline int sli_graph_kept(const sl_graph *g) {
-  return sli_graph_means(g) + (g->options.infer ? 0 : g->metrics.tallies.count);
+  return sli_graph_means(g) + (g->options.infer ? 0 : g->metrics.counters.count);
 }
 static inline sli_mean *sli_graph_keep(sl_graph *g, int i) {
   int means = sli_graph_means(g);
-  return i < means ? sli_graph_mean(g, i) : &g->metrics.tallies.of[i - means];
+  return i < means ? sli_graph_mean(g, i) : &g->metrics.counters.of[i - means];
 }
 
 /* Appends the mean's parts to tensors[count]; returns the new count. */

@@ -53,20 +53,20 @@ static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float 
 }
 
 /* Counts the tokens of each expert of a block, for the report. */
-static inline void moe_tally(sl_graph *g, const moe *m, sl_tensor *ids, int layer) {
+static inline void moe_count(sl_graph *g, const moe *m, sl_tensor *ids, int layer) {
   char name[64];
   snprintf(name, sizeof name, "h.%d.load", layer);
-  sl_tally(g, name, sl_expert_load(g, ids, m->experts));
+  sl_counter(g, name, sl_expert_load(g, ids, m->experts));
 }
 
 /* Counts the tokens that each expert drops: their ids have become -1. */
-static inline void moe_tally_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept, int layer) {
+static inline void moe_count_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept, int layer) {
   char name[64];
   sl_tensor *more = sl_sub(g, sl_cast(g, ids, SL_F32), sl_cast(g, kept, SL_F32)); /* 1 + id, or 0 */
   more = sl_clamp(g, more, 0, 1);
   sl_tensor *dropped = sl_combine(g, sl_one_hot(g, ids, m->experts), more); /* [B, T, E] */
   snprintf(name, sizeof name, "h.%d.dropped", layer);
-  sl_tally(g, name, sl_sum(g, dropped, SL_DIM(0) | SL_DIM(1), false));
+  sl_counter(g, name, sl_sum(g, dropped, SL_DIM(0) | SL_DIM(1), false));
 }
 
 /* Adds the router's auxiliary losses, on the ids before any is dropped. */
@@ -80,8 +80,8 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
                                      const sl_routing *r, float residual, int layer) {
   int64_t C = d->width, F = m->inner;
   sl_tensor *ids = m->capacity > 0 ? sl_expert_limit(g, r, m->capacity) : r->ids; /* [B, T, k] */
-  moe_tally(g, m, r->ids, layer);
-  if (ids != r->ids) moe_tally_dropped(g, m, r->ids, ids, layer);
+  moe_count(g, m, r->ids, layer);
+  if (ids != r->ids) moe_count_dropped(g, m, r->ids, ids, layer);
   sl_tensor *gate = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.gate));
   sl_tensor *up = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.up));
   sl_tensor *y = sl_swiglu(g, gate, up); /* [B, T, k, F] */

@@ -272,9 +272,9 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at) {
   sl_session *s = ctx;
   pthread_mutex_lock(&s->lock);
   tick *t = next_tick(s);
-  uint64_t again = s->play ? s->play->go_on(s->play, s) : 0;
-  if (!s->play) wait_for_tick(s, t);
-  if (!s->play || serve_choose(s, t)) {
+  uint64_t again = s->simulator ? s->simulator->go_on(s->simulator, s) : 0;
+  if (!s->simulator) wait_for_tick(s, t);
+  if (!s->simulator || serve_choose(s, t)) {
     begin_tick(s, t);
     again = 0;
   }

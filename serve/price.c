@@ -75,6 +75,6 @@ static double spread_of(const sl_session *s, int32_t a, int64_t at) {
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
   double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load) * spread_of(s, a, at);
-  if (s->play && s->shares[a] > 0) s->play->compute(s->play, s, a, seconds);
+  if (s->simulator && s->shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

@@ -24,7 +24,7 @@ const char *sl_end_name(sl_end end) {
 static size_t unpolled(const sl_session *s) { return s->events.count - s->events.first; }
 
 bool sli_session_is_behind(const sl_session *s) {
-  return !s->play && !s->draining && unpolled(s) >= SL_SESSION_EVENTS;
+  return !s->simulator && !s->draining && unpolled(s) >= SL_SESSION_EVENTS;
 }
 
 /* Drops polled events before the array grows, so that a reader that never empties it does not
@@ -37,8 +37,8 @@ static void drop_polled(events *e) {
 }
 
 static void tell(sl_session *s, const sl_session_event *event) {
-  if (s->play) {
-    s->play->note(s->play, s, event);
+  if (s->simulator) {
+    s->simulator->note(s->simulator, s, event);
     return;
   }
   events *e = &s->events;

@@ -117,14 +117,14 @@ typedef struct sli_log_entry {
 } sli_log_entry;
 
 /* Driver of a simulation on the virtual clock, in place of users that submit and poll. */
-typedef struct sli_play {
+typedef struct sli_simulator {
   /* Submits the requests that have arrived by now. Returns the time of the next arrival in ns;
    * UINT64_MAX: none is left. Ends the run once all requests have been answered. */
-  uint64_t (*go_on)(struct sli_play *p, sl_session *s);
-  void (*note)(struct sli_play *p, const sl_session *s, const sl_session_event *event);
+  uint64_t (*go_on)(struct sli_simulator *p, sl_session *s);
+  void (*note)(struct sli_simulator *p, const sl_session *s, const sl_session_event *event);
   /* Reports that a stage's actor takes `seconds` for a tick. */
-  void (*compute)(struct sli_play *p, const sl_session *s, int32_t actor, double seconds);
-} sli_play;
+  void (*compute)(struct sli_simulator *p, const sl_session *s, int32_t actor, double seconds);
+} sli_simulator;
 
 struct sl_session {
   sl_session_options options;
@@ -153,7 +153,7 @@ struct sl_session {
   /* [plan->nactors] the actor's share of its stage's time per tick; 0: no time, or the plan's */
   double *shares;
   fit fit;              /* timings, kept only where one tick is under way at a time */
-  sli_play *play;       /* simulation driver; NULL: real clock */
+  sli_simulator *simulator;       /* simulation driver; NULL: real clock */
 };
 
 /* All functions below require the lock. */
@@ -233,7 +233,7 @@ const char *sli_log_word(const char *at, sli_log_entry *out);
 
 /* session.c: creates everything but the thread. On failure `out` may be partly built; destroy it
  * all the same. */
-sl_status sli_session_open(const sl_session_options *options, sli_play *play, sl_session **out);
+sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator, sl_session **out);
 /* Runs the session's plan to its end in the calling thread. */
 void sli_session_run(sl_session *s);
 

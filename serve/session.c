@@ -165,13 +165,13 @@ static sl_status make_plan(sl_session *s) {
 
 static bool is_modelled(const sl_session *s) { return !sl_device_computes(s->options.lower.devices.kind); }
 
-/* Joins the job with the run fingerprint: terms of the options and of the lowered graph. */
+/* Joins the job with the run fingerprint: items of the options and of the lowered graph. */
 static sl_status join_job(const sl_session *s) {
   const sl_session_options *o = &s->options;
-  const sl_term *more;
-  int nmore = sl_lowered_terms(s->about.lowered, &more), n = 0;
-  sl_term *all = sli_calloc((size_t)(o->nterms + nmore + 1), sizeof *all);
-  for (int i = 0; i < o->nterms; i++) all[n++] = o->terms[i];
+  const sl_fingerprint_item *more;
+  int nmore = sl_lowered_fingerprint(s->about.lowered, &more), n = 0;
+  sl_fingerprint_item *all = sli_calloc((size_t)(o->nfingerprint + nmore + 1), sizeof *all);
+  for (int i = 0; i < o->nfingerprint; i++) all[n++] = o->fingerprint[i];
   for (int i = 0; i < nmore; i++) all[n++] = more[i];
   sl_status status = sl_job_join(o->job, s->about.plan, n, all);
   free(all);
@@ -183,7 +183,7 @@ static sl_status make_runtime(sl_session *s) {
   sl_job *job = s->options.job;
   run.watchdog_seconds = -1; /* a source may wait for a long time */
   if (is_modelled(s)) run.no_data = true, run.duration = sli_price_firing, run.duration_ctx = s;
-  if (s->play) run.clock = SL_CLOCK_VIRTUAL;
+  if (s->simulator) run.clock = SL_CLOCK_VIRTUAL;
   if (job) run.peers = sl_job_peers(job), run.process = sl_job_process(job);
   sl_status status = job ? join_job(s) : SL_OK;
   if (!status) status = sl_runtime_create(s->about.plan, &run, &s->about.rt);
@@ -234,10 +234,10 @@ static void make_lock(sl_session *s) {
   pthread_condattr_destroy(&monotonic);
 }
 
-sl_status sli_session_open(const sl_session_options *options, sli_play *play, sl_session **out) {
+sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator, sl_session **out) {
   sl_session *s = *out = sli_calloc(1, sizeof *s);
   s->options = *options;
-  s->play = play;
+  s->simulator = simulator;
   s->wake = -1;
   make_lock(s);
   sl_status status = read_sizes(s);
@@ -294,7 +294,7 @@ static sl_status write_trace(const sl_session *s) {
   sl_job *job = s->options.job;
   sl_status status = job ? sl_job_gather(job, 0) : SL_OK;
   if (status || (job && sl_job_process(job))) return status;
-  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, s->play ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL);
+  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, s->simulator ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL);
 }
 
 /* Writes the trace of all processes, in process 0, unless the session has failed. */

@@ -53,29 +53,29 @@ static size_t message_bytes(const sl_runtime *rt, const sl_register *r, const sl
   return r->rows ? sl_row_bytes(r) * (size_t)m->valid_rows : r->slot_bytes;
 }
 
-sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out) {
+sl_status sl_runtime_wire_message(const sl_runtime *rt, const void *message, sl_wire_message *out) {
   const sl_plan *plan = sli_runtime_plan(rt);
   const sli_message *m = message;
-  *out = (sl_parcel){.link = SL_NONE};
+  *out = (sl_wire_message){.link = SL_NONE};
   if (m->kind != SLI_READY) return SL_OK;
   if (m->reg < 0 || m->reg >= plan->nregs || !sli_runtime_is_carried(rt, m->reg))
     return deliver_refuse(m, "no link carries it");
   const sl_register *r = &plan->regs[m->reg];
   if (m->valid_rows < 0 || m->valid_rows > r->rows) return deliver_refuse(m, "its slots have no such rows");
-  *out = (sl_parcel){.link = plan->actors[r->producer].queue, .number = m->fence,
+  *out = (sl_wire_message){.link = plan->actors[r->producer].queue, .number = m->fence,
                      .bytes = message_bytes(rt, r, m)};
   return SL_OK;
 }
 
 static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t bytes) {
-  sl_parcel parcel;
-  sl_status status = sl_runtime_parcel(rt, m, &parcel);
+  sl_wire_message wire;
+  sl_status status = sl_runtime_wire_message(rt, m, &wire);
   if (status) return status;
-  if (parcel.link == SL_NONE) return deliver_refuse(m, "it says nothing of data");
+  if (wire.link == SL_NONE) return deliver_refuse(m, "it says nothing of data");
   const sl_register *r = &sli_runtime_plan(rt)->regs[m->reg];
   if (!sli_runtime_has_device(rt, r->device)) return deliver_refuse(m, "it does not lie here");
   if (!is_slot(r, m->slot)) return deliver_refuse(m, "there is no such slot");
-  return bytes == parcel.bytes ? SL_OK : deliver_refuse(m, "its data has another size");
+  return bytes == wire.bytes ? SL_OK : deliver_refuse(m, "its data has another size");
 }
 
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {

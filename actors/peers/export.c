@@ -2,7 +2,7 @@
 /* Merging the records of all processes after a run. Statistics and records leave a process in
  * portions of plain bytes and enter another, which then answers for the whole plan. The first
  * portion has everything but the records; later ones add those. */
-#include "actors/look/look.h"
+#include "actors/status/status.h"
 #include "actors/plan/plan.h"
 #include "actors/run/run.h"
 

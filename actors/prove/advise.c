@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for a plan that gets stuck. Every actor that waits for a free slot names a quota that may
  * be too small. Each of these is enlarged alone, and the error recommends the smallest change with
- * which the simulation (rehearsal) finishes. */
+ * which the simulation finishes. */
 #include "actors/prove/advise.h"
 
 #include "actors/plan/plan.h"
@@ -28,14 +28,14 @@ static bool turns(const sl_plan *plan, const knob *k, const sl_register *r) {
 }
 
 static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
-  sli_rehearsal r;
-  sli_rehearsal_init(&r, plan, false);
+  sli_simulation r;
+  sli_simulation_init(&r, plan, false);
   for (int32_t i = 0; i < plan->nregs; i++)
     if (turns(plan, k, &plan->regs[i]))
       r.plan.regs[i].quota = k->everywhere ? slots : SLI_MAX(slots, plan->regs[i].quota);
   if (k->pool != SL_NONE) r.plan.pools[k->pool].quota = slots;
-  bool good = !sli_rehearse_all(&r);
-  sli_rehearsal_fini(&r);
+  bool good = !sli_simulate_all(&r);
+  sli_simulation_fini(&r);
   return good;
 }
 
@@ -62,7 +62,7 @@ static bool known(const knob *knobs, int count, const knob *k) {
 
 /* Finds the quota setting that would have given an output its slot; false: it does not lack one. A
  * pool counts only if the actor lacks nothing else. */
-static bool missed_knob(const sli_rehearsal *r, const sli_flow *flow, const sli_flow_state *at,
+static bool missed_knob(const sli_simulation *r, const sli_flow *flow, const sli_flow_state *at,
                         int32_t actor, int32_t port, knob *out) {
   const sl_plan *plan = &r->plan;
   sli_lack lack = sli_flow_output(flow, at, actor, port);
@@ -89,7 +89,7 @@ static knob widened(const sl_plan *plan, knob k) {
 
 /* Collects the quota settings that actors of a stuck simulation wait for: stage by stage, or for
  * all stages at once. */
-static int waiting_knobs(const sli_rehearsal *r, bool everywhere, knob *knobs, int most) {
+static int waiting_knobs(const sli_simulation *r, bool everywhere, knob *knobs, int most) {
   const sl_plan *plan = &r->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
   for (int32_t i = 0; i < plan->nactors; i++) fired[i] = sli_runtime_done(r->rt, i);
@@ -122,7 +122,7 @@ static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob
   return least;
 }
 
-sli_advice sli_advise(const sl_plan *plan, const sli_rehearsal *stuck) {
+sli_advice sli_advise(const sl_plan *plan, const sli_simulation *stuck) {
   knob knobs[16] = {0}, best = {0};
   int count = waiting_knobs(stuck, false, knobs, 16);
   int32_t least = best_knob(plan, knobs, count, &best);

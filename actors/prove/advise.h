@@ -7,6 +7,6 @@
 
 /* Finds the smallest change of one quota with which a stuck plan finishes: at one stage, or if that
  * is not enough, at all stages. */
-sli_advice sli_advise(const sl_plan *plan, const sli_rehearsal *stuck);
+sli_advice sli_advise(const sl_plan *plan, const sli_simulation *stuck);
 
 #endif

@@ -44,8 +44,8 @@ static void set_seconds(const sl_plan *plan, int32_t actor, const double *given,
 }
 
 sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
-  sli_rehearsal r;
-  sli_rehearsal_init(&r, plan, true);
+  sli_simulation r;
+  sli_simulation_init(&r, plan, true);
   for (int32_t i = 0; i < plan->nactors; i++) set_seconds(plan, i, seconds, &r.plan.actors[i]);
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;
@@ -53,12 +53,12 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
     /* after the data that links bring */
     if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9;
   }
-  sl_status status = sli_rehearse(&r, 3, true);
+  sl_status status = sli_simulate(&r, 3, true);
   sl_trace_record *records = NULL;
   size_t n = status ? 0 : sl_runtime_trace(r.rt, &records, NULL);
   for (int32_t q = 0; q < plan->nqueues && !status; q++)
     if (has_passes(plan, q)) keep_order(plan, q, records, n);
   free(records);
-  sli_rehearsal_fini(&r);
+  sli_simulation_fini(&r);
   return status;
 }

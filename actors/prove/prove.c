@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proof: the runtime itself on the virtual clock.
  *
- * A simulation (rehearsal) is a copy of the plan whose queues touch no data. If it fires
+ * A simulation is a copy of the plan whose queues touch no data. If it fires
  * everything, so does the plan, whatever the timing. If it gets stuck, the error names the waiting
  * actors and the quota change that would help. */
 #include "actors/prove/prove.h"
@@ -28,15 +28,15 @@ sl_status sl_plan_prove(const sl_plan *plan) {
 
 sl_status sli_plan_prove_or_advise(const sl_plan *plan, sli_advice *advice) {
   *advice = (sli_advice){.stage = SL_NONE};
-  sli_rehearsal r;
-  sli_rehearsal_init(&r, plan, false);
-  sl_status status = sli_rehearse_all(&r);
+  sli_simulation r;
+  sli_simulation_init(&r, plan, false);
+  sl_status status = sli_simulate_all(&r);
   if (status == SL_E_STUCK) {
     char *cycle = sli_strdup(sl_detail());
     *advice = sli_advise(plan, &r);
     say(cycle, advice);
     free(cycle);
   }
-  sli_rehearsal_fini(&r);
+  sli_simulation_fini(&r);
   return status;
 }

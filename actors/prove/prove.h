@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulations (rehearsals): runs of a plan on the virtual clock and without data. Also for
+/* Simulations: runs of a plan on the virtual clock and without data. Also for
  * actortrace's replays; users have <sluice/runtime.h>. */
 #ifndef SLUICE_ACTORS_PROVE_H
 #define SLUICE_ACTORS_PROVE_H
 
 #include <sluice/runtime.h>
 
-typedef struct sli_rehearsal {
+typedef struct sli_simulation {
   sl_plan plan; /* a copy that shares the original's names, ports and maps; its queues,
                    registers, pools and actors are its own and may be changed before the run */
-  sl_runtime *rt; /* points to the plan, so a rehearsal must not be moved */
+  sl_runtime *rt; /* points to the plan, so a simulation must not be moved */
   int64_t first_step;
-} sli_rehearsal;
+} sli_simulation;
 
 /* Prepares a simulation of a finished plan. Firings take their actors' seconds, or no time if not
  * `timed`; queues that are timed in the plan keep their durations. */
-void sli_rehearsal_init(sli_rehearsal *r, const sl_plan *plan, bool timed);
-void sli_rehearsal_fini(sli_rehearsal *r);
+void sli_simulation_init(sli_simulation *r, const sl_plan *plan, bool timed);
+void sli_simulation_fini(sli_simulation *r);
 
 /* Runs it, once. SL_E_STUCK as from sl_runtime_run. With `keep_trace` all firings are recorded. */
-sl_status sli_rehearse(sli_rehearsal *r, int64_t steps, bool keep_trace);
+sl_status sli_simulate(sli_simulation *r, int64_t steps, bool keep_trace);
 
 /* Runs the simulation that proves the plan: from the step in which all actors fire until a state
  * repeats, without anything that timing decides. */
-sl_status sli_rehearse_all(sli_rehearsal *r);
+sl_status sli_simulate_all(sli_simulation *r);
 
 /* A quota with which a plan would finish: of registers with that name, or of a pool. */
 typedef struct sli_advice {

@@ -47,7 +47,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
   X(STEPS, struct step_item, "steps")                                          \
   X(FIRINGS, struct firing_item, "firings")                                    \
   X(CORES, struct cores_item, "time on cores")                                 \
-  X(TALLIES, struct tally_item, "tallies")                                     \
+  X(COUNTERS, struct counter_item, "tallies")                                     \
   X(COUNTS, double, "counts")
 
 enum section_id {
@@ -158,7 +158,7 @@ struct cores_item {
 };
 
 /* A counter. Its sums are in the counts section, followed by the values of the last step. */
-struct tally_item {
+struct counter_item {
   uint32_t name, n, first, reserved;
 };
 

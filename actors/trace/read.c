@@ -436,22 +436,22 @@ static const double *get_counts(reading *r, uint64_t first, uint64_t n) {
 }
 
 /* Reads the complete counters. */
-static void read_tallies(reading *r) {
+static void read_counters(reading *r) {
   sl_trace *t = r->trace;
-  sl_trace_tally *all = sli_arena_alloc(r->arena, ((size_t)count_of(r, TALLIES) + 1) * sizeof *all);
+  sl_trace_counter *all = sli_arena_alloc(r->arena, ((size_t)count_of(r, COUNTERS) + 1) * sizeof *all);
   uint64_t claimed = 0;
-  for (int i = 0; i < count_of(r, TALLIES); i++) {
-    struct tally_item item;
-    get_item(r, TALLIES, (uint64_t)i, &item);
+  for (int i = 0; i < count_of(r, COUNTERS); i++) {
+    struct counter_item item;
+    get_item(r, COUNTERS, (uint64_t)i, &item);
     const char *name = get_text(r, item.name);
-    sl_trace_tally to = {.name = name ? sli_arena_strdup(r->arena, name) : NULL, .n = item.n};
+    sl_trace_counter to = {.name = name ? sli_arena_strdup(r->arena, name) : NULL, .n = item.n};
     bool whole = name && claim(r, COUNTS, item.first, 2 * (uint64_t)item.n, &claimed);
     to.sum = whole ? get_counts(r, item.first, item.n) : NULL;
     to.last = to.sum ? get_counts(r, (uint64_t)item.first + item.n, item.n) : NULL;
-    if (to.last) all[t->ntallies++] = to;
+    if (to.last) all[t->ncounters++] = to;
     else t->damaged = true;
   }
-  t->tallies = all;
+  t->counters = all;
 }
 
 static sl_status read_all(reading *r) {
@@ -473,7 +473,7 @@ static sl_status read_all(reading *r) {
   read_firings(r);
   find_steps(r);
   read_cores(r);
-  read_tallies(r);
+  read_counters(r);
   return SL_OK;
 }
 

@@ -163,12 +163,12 @@ static void put_cores(image *im, const sl_runtime *rt) {
   if (counts.ran_ns) PUT(im, CORES, item);
 }
 
-static void put_tally(image *im, const sl_trace_tally *t) {
-  struct tally_item item = {.name = put_text(im, t->name), .n = (uint32_t)t->n,
-                            .first = (uint32_t)(im->parts[COUNTS].used / sizeof(double))};
+static void put_counter(image *im, const sl_trace_counter *t) {
+  struct counter_item item = {.name = put_text(im, t->name), .n = (uint32_t)t->n,
+                              .first = (uint32_t)(im->parts[COUNTS].used / sizeof(double))};
   for (int64_t i = 0; i < t->n; i++) PUT(im, COUNTS, t->sum[i]);
   for (int64_t i = 0; i < t->n; i++) PUT(im, COUNTS, t->last[i]);
-  PUT(im, TALLIES, item);
+  PUT(im, COUNTERS, item);
 }
 
 static sl_status write_image(sli_atomic_file *file, struct head *head, const image *im) {
@@ -196,7 +196,7 @@ static sl_status write_image(sli_atomic_file *file, struct head *head, const ima
 
 sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
                          sl_clock clock) {
-  return sl_trace_write_tallies(path, plan, rt, clock, 0, NULL);
+  return sl_trace_write_counters(path, plan, rt, clock, 0, NULL);
 }
 
 /* Writes an image to a file and frees it. */
@@ -219,8 +219,8 @@ static sl_status write_file(const char *path, const sl_plan *plan, sl_clock cloc
   return status;
 }
 
-sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
-                                 sl_clock clock, int ntallies, const sl_trace_tally *tallies) {
+sl_status sl_trace_write_counters(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                  sl_clock clock, int ncounters, const sl_trace_counter *counters) {
   sl_trace_record *records = NULL;
   uint64_t dropped = 0;
   size_t count = sl_runtime_trace(rt, &records, &dropped);
@@ -230,7 +230,7 @@ sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl
     put_firing(&im, plan, r, sli_runtime_rows(rt, r->actor, r->firing));
   free(records);
   put_cores(&im, rt);
-  for (int i = 0; i < ntallies; i++) put_tally(&im, &tallies[i]);
+  for (int i = 0; i < ncounters; i++) put_counter(&im, &counters[i]);
   return write_file(path, plan, clock, sl_runtime_steps(rt), dropped, &im);
 }
 
@@ -246,9 +246,10 @@ static bool is_firing(const sl_plan *plan, const sl_trace_record *r) {
          r->end_ns >= r->start_ns;
 }
 
-sl_status sl_excerpt_write(const char *path, const sl_plan *plan, const sl_runtime *rt, const sl_excerpt *x) {
+sl_status sl_trace_snapshot_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                  const sl_trace_snapshot *x) {
   for (size_t i = 0; i < x->nfirings; i++)
-    if (!is_firing(plan, &x->firings[i].record)) return sl_fail(SL_E_INPUT, "firing %zu of an excerpt is of no actor", i);
+    if (!is_firing(plan, &x->firings[i].record)) return sl_fail(SL_E_INPUT, "firing %zu of a snapshot is of no actor", i);
   qsort(x->firings, x->nfirings, sizeof *x->firings, by_start);
   image im = {0};
   put_plan(&im, plan, rt);

@@ -207,7 +207,7 @@ bool sli_receive(sli_control *c, void *socket, sli_origin origin, int process);
 
 /* silence.c */
 void sli_beat(sli_control *c);                  /* sends PING to every peer */
-void sli_look(sli_control *c, uint64_t now_ns); /* reports silent peers */
+void sli_check_silence(sli_control *c, uint64_t now_ns); /* reports silent peers */
 
 /* clock.c */
 void sli_clock_ask(sli_control *c, sli_line *line);

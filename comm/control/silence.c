@@ -53,7 +53,7 @@ static void forgive(sli_control *c, uint64_t late_ns, uint64_t now_ns) {
   }
 }
 
-void sli_look(sli_control *c, uint64_t now_ns) {
+void sli_check_silence(sli_control *c, uint64_t now_ns) {
   if (c->due.look_ns && now_ns > c->due.look_ns) forgive(c, now_ns - c->due.look_ns, now_ns);
   for (int k = 0; k < c->nprocesses; k++) {
     sli_peer *peer = &c->peers[k];

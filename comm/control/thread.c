@@ -159,7 +159,7 @@ static void look_at_clock(sli_control *c, uint64_t now) {
   }
   if (c->hub.closed_ns && now > c->hub.closed_ns + ms(HUB_GRACE_MS)) c->peers[0].hub.closed = true;
   if (now >= c->due.look_ns || c->peers[0].hub.closed) {
-    sli_look(c, now);
+    sli_check_silence(c, now);
     c->due.look_ns = now + ms(SLI_MAX(10, c->options.lost_ms / 8));
   }
   if (!c->shared.joined && !c->shared.ended && !c->hub.waiting_for[0] &&

@@ -53,9 +53,9 @@ static void find_channels(sli_channels *c, const sl_plan *plan, int self) {
 
 static void on_arrived(void *ctx, int channel, const void *message) {
   sli_channels *c = ctx;
-  sl_parcel parcel;
-  sl_status status = sl_runtime_parcel(c->rt, message, &parcel);
-  if (!status) status = sl_runtime_arrived(c->rt, message, parcel.bytes);
+  sl_wire_message wire;
+  sl_status status = sl_runtime_wire_message(c->rt, message, &wire);
+  if (!status) status = sl_runtime_arrived(c->rt, message, wire.bytes);
   SLI_CHECK(!status, "channel %d brought what was not announced: %s", channel, sl_detail());
 }
 
@@ -114,9 +114,9 @@ sl_status sli_channels_hear(sli_channels *c, int from, const void *data, size_t 
 /* ---- messages ----------------------------------------------------------------------------- */
 
 /* Returns the channel of a message, or SL_NONE. */
-static int32_t channel_of(const sli_channels *c, const void *message, sl_parcel *parcel) {
-  if (!c || sl_runtime_parcel(c->rt, message, parcel) || parcel->link == SL_NONE) return SL_NONE;
-  return c->of_link[parcel->link];
+static int32_t channel_of(const sli_channels *c, const void *message, sl_wire_message *wire) {
+  if (!c || sl_runtime_wire_message(c->rt, message, wire) || wire->link == SL_NONE) return SL_NONE;
+  return c->of_link[wire->link];
 }
 
 static uint64_t make_fence(int32_t channel, uint32_t number) {
@@ -125,12 +125,12 @@ static uint64_t make_fence(int32_t channel, uint32_t number) {
 
 bool sli_channels_send(sli_channels *c, int process, const void *message, const void *data,
                        uint64_t *fence) {
-  sl_parcel parcel;
-  int32_t channel = channel_of(c, message, &parcel);
+  sl_wire_message wire;
+  int32_t channel = channel_of(c, message, &wire);
   if (channel == SL_NONE) return false;
-  uint32_t number = sli_nccl_send(c->nccl, channel, data, parcel.bytes);
-  SLI_CHECK(number == parcel.number, "channel %d has carried %u messages, its link %u", channel,
-            number, parcel.number);
+  uint32_t number = sli_nccl_send(c->nccl, channel, data, wire.bytes);
+  SLI_CHECK(number == wire.number, "channel %d has carried %u messages, its link %u", channel,
+            number, wire.number);
   SLI_GROW(c->announced, c->nannounced, c->announced_capacity);
   c->nannounced += !sli_net_send(c->net, process, message, NULL, 0, &c->announced[c->nannounced]);
   *fence = make_fence(channel, number);
@@ -144,15 +144,15 @@ bool sli_channels_done(sli_channels *c, uint64_t fence) {
 }
 
 sl_status sli_channels_hear_of(sli_channels *c, int from, const void *message, bool *announced) {
-  sl_parcel parcel;
-  int32_t channel = channel_of(c, message, &parcel);
+  sl_wire_message wire;
+  int32_t channel = channel_of(c, message, &wire);
   if (channel == SL_NONE) return SL_OK;
   const sli_nccl_channel *end = &c->ends[channel];
   if (end->sends || end->process != from)
     return sl_fail(SL_E_INPUT, "it announced data on a channel that is not its own");
-  void *place = sl_runtime_place(c->rt, message, parcel.bytes);
+  void *place = sl_runtime_place(c->rt, message, wire.bytes);
   if (!place) return SL_E_INPUT;
-  sli_nccl_receive(c->nccl, channel, parcel.number, place, parcel.bytes, message);
+  sli_nccl_receive(c->nccl, channel, wire.number, place, wire.bytes, message);
   *announced = true;
   return SL_OK;
 }

@@ -26,7 +26,7 @@ static void gather_put(sli_job_word *w, int from, const void *data, size_t bytes
 
 bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, size_t bytes) {
   if (strcmp(word, job->self ? "pull" : "portion")) return false;
-  gather_put(&job->figures, from, data, bytes);
+  gather_put(&job->gathered, from, data, bytes);
   return true;
 }
 
@@ -34,7 +34,7 @@ bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, 
 
 /* Waits for the next word; its data is the caller's to free(). */
 static sl_status gather_take(sl_job *job, int *from, void **data, size_t *bytes) {
-  sli_job_word *w = &job->figures;
+  sli_job_word *w = &job->gathered;
   pthread_mutex_lock(&w->lock);
   while (!w->full && !sli_job_is_lost(job)) pthread_cond_wait(&w->come, &w->lock);
   bool come = w->full;

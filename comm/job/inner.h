@@ -53,7 +53,7 @@ struct sl_job {
   pthread_mutex_t listening; /* guards the next two */
   sli_job_listener *listener;
   void *listener_ctx;
-  sli_job_word figures;
+  sli_job_word gathered;
   sli_job_word found;        /* text that process 0 has announced; kept */
   bool announced;            /* process 0: it has announced */
   sli_job_stop stop;
@@ -83,7 +83,7 @@ bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, 
 /* found.c */
 bool sli_found_hear(sl_job *job, const char *word, const void *data, size_t bytes);
 
-/* terms.c */
-sl_status sli_terms_meet(sl_job *job, int nterms, const sl_term *terms);
+/* fingerprint.c */
+sl_status sli_fingerprint_meet(sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint);
 
 #endif

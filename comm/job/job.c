@@ -31,8 +31,8 @@ sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options
   job->count = cluster->nprocesses;
   job->lost_ms = (int)(1000 * options->lost_seconds);
   pthread_mutex_init(&job->listening, NULL);
-  pthread_mutex_init(&job->figures.lock, NULL);
-  pthread_cond_init(&job->figures.come, NULL);
+  pthread_mutex_init(&job->gathered.lock, NULL);
+  pthread_cond_init(&job->gathered.come, NULL);
   pthread_mutex_init(&job->found.lock, NULL);
   pthread_cond_init(&job->found.come, NULL);
   prepare_gpus(job->count > 1 && !options->over_host);
@@ -74,9 +74,9 @@ void sli_job_leave(sl_job *job) {
 void sl_job_close(sl_job *job) {
   if (!job) return;
   sli_job_leave(job);
-  free(job->figures.data);
-  pthread_cond_destroy(&job->figures.come);
-  pthread_mutex_destroy(&job->figures.lock);
+  free(job->gathered.data);
+  pthread_cond_destroy(&job->gathered.come);
+  pthread_mutex_destroy(&job->gathered.lock);
   free(job->found.data);
   pthread_cond_destroy(&job->found.come);
   pthread_mutex_destroy(&job->found.lock);
@@ -112,12 +112,12 @@ sl_status sli_job_assemble(sl_job *job) {
   return status ? status : sli_control_join(job->control);
 }
 
-sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nterms, const sl_term *terms) {
+sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint, const sl_fingerprint_item *fingerprint) {
   job->plan = plan;
   if (job->count == 1) return SL_OK;
   sl_status status = sli_job_assemble(job);
   if (!status) sli_job_announce(job, "");
-  if (!status) status = sli_terms_meet(job, nterms, terms);
+  if (!status) status = sli_fingerprint_meet(job, nfingerprint, fingerprint);
   return status ? status : sli_job_connect(job);
 }
 

@@ -17,7 +17,7 @@ void sli_job_give_up(sl_job *job, const char *why) {
   }
   sl_runtime *rt = atomic_load_explicit(&job->rt, memory_order_acquire);
   if (rt) sl_runtime_abort(rt, SL_E_PEER, why);
-  wake(&job->figures);
+  wake(&job->gathered);
   wake(&job->found);
 }
 

@@ -161,7 +161,7 @@ sl_status sli_job_open_planes(sl_job *job) {
   sl_status status = reserve_descriptors(job->count, &strangers);
   if (!status) status = open_net(job);
   if (status) return status;
-  /* Plans are compared with the other terms, when all processes are there. */
+  /* Plans are compared with the fingerprint, when all processes are there. */
   sli_control_options options = {.process = job->self, .nprocesses = job->count,
                                  .endpoint = c->endpoint, .job = c->job, .key = c->key,
                                  .incarnation = c->incarnation, .lost_ms = job->lost_ms,

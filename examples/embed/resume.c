@@ -80,12 +80,12 @@ static void on_step(void *ctx, const sl_step_report *report) {
 
 /* Terms: first those that decide results and are not in the plan; then those that all processes
  * share. */
-enum { TERMS_OF_RESULTS = 1, TERMS = 3 };
+enum { FINGERPRINT_OF_RESULTS = 1, FINGERPRINT = 3 };
 
 static sl_status prepare(training *t) {
-  const sl_term terms[TERMS] = {{"the seed", "1"}, {"STEPS", t->steps}, {"DIR", t->dir}};
+  const sl_fingerprint_item fingerprint[FINGERPRINT] = {{"the seed", "1"}, {"STEPS", t->steps}, {"DIR", t->dir}};
   sl_checkpoint_options keep = {.dir = t->dir, .every = 5, .resume = true,
-                                .nterms = TERMS_OF_RESULTS, .terms = terms};
+                                .nfingerprint = FINGERPRINT_OF_RESULTS, .fingerprint = fingerprint};
   sl_status status = sl_checkpoints_open(&keep, t->job, &t->kept);
   if (status) return status;
   sl_lower_options options = {.parallel.stages = STAGES, .devices = {.kind = "cpu"},
@@ -96,7 +96,7 @@ static sl_status prepare(training *t) {
   if (!status) status = sl_checkpoints_describe(t->kept, t->graph, t->lowered);
   const sl_plan *plan = status ? NULL : sl_lowered_plan(t->lowered);
   if (!status) status = sl_plan_prove(plan);
-  if (!status) status = sl_job_join(t->job, plan, TERMS, terms);
+  if (!status) status = sl_job_join(t->job, plan, FINGERPRINT, fingerprint);
   if (status) return status;
   sl_runtime_options run = {.peers = sl_job_peers(t->job), .process = sl_job_process(t->job),
                             .first_step = sl_checkpoints_start(t->kept)};
@@ -117,10 +117,10 @@ static sl_status train(training *t) {
   if (!status) status = sl_checkpoints_finish(t->kept, t->lowered, t->rt, t->job);
   if (!status) status = sl_job_gather(t->job, 0);
   if (status || sl_job_process(t->job)) return status;
-  sl_figures figures = sl_runtime_figures(t->rt);
+  sl_statistics stats = sl_runtime_statistics(t->rt);
   fprintf(stderr, "%d processes: a step takes %.3g ms\n", sl_job_processes(t->job),
-          1e3 * figures.step_seconds);
-  free(figures.devices);
+          1e3 * stats.step_seconds);
+  free(stats.devices);
   return SL_OK;
 }
 

@@ -44,7 +44,7 @@ void sl_graph_destroy(sl_graph *g) {
   free(g->known.of);
   free(g->outputs);
   free(g->metrics.of);
-  free(g->metrics.tallies.of);
+  free(g->metrics.counters.of);
   free(g->training.rules);
   free(g->training.adapters.rules);
   sli_arena_fini(&g->arena);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of evaluations besides the loss, and counters of a training step (tallies). */
+/* Metrics of evaluations besides the loss, and counters of a training step. */
 #include "graph/build/build.h"
 
 #include <string.h>
@@ -49,16 +49,16 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   m->of[m->count++] = sli_mean_of(g, name, t);
 }
 
-void sl_tally_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
+void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   char text[SL_TYPE_TEXT];
   if (g->status || g->options.infer) return;
   bool fits = t && t->type.dtype == SL_F32 && t->type.ndim == 1 && !t->needs_grad;
   if (!fits) {
-    sli_graph_fail_at(g, at, SL_E_USAGE, "tally %s must be f32 [n] that needs no gradient, got %s", name,
+    sli_graph_fail_at(g, at, SL_E_USAGE, "counter %s must be f32 [n] that needs no gradient, got %s", name,
                       t ? sl_type_format(text, &t->type) : "NULL");
     return;
   }
-  struct sli_tallies *m = &g->metrics.tallies;
+  struct sli_counters *m = &g->metrics.counters;
   SLI_GROW(m->of, (size_t)m->count, m->capacity);
   m->of[m->count++] = sli_mean_of(g, name, t);
 }

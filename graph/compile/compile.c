@@ -24,7 +24,7 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->nparams = sli_params_keep(l, &to->arena, &to->params);
   to->nquotas = sli_lowering_quotas(l, &to->arena, &to->quotas);
   to->cut = sli_lowering_cut(l, &to->arena);
-  to->versions = sli_terms_versions(l, to->stages, to->cut, &to->arena);
+  to->versions = sli_fingerprint_versions(l, to->stages, to->cut, &to->arena);
   sli_stores_keep(to->stores, l);
   if (in->options->simulation.hardware) to->sent = sli_lower_sent(l);
   to->plan = sli_lowering_take_plan(l);

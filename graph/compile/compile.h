@@ -32,8 +32,8 @@ bool sli_lowered_own_code(const sl_lowered *lowered);
 /* The library that computes products on CPUs, "OpenBLAS 0.3.21"; NULL on other devices. */
 const char *sli_lowered_library(const sl_lowered *lowered);
 
-/* The first terms of sl_lowered_terms(): those that a resumed run must share, too. */
-int sli_lowered_results(const sl_lowered *lowered, const sl_term **out);
+/* The first items of sl_lowered_fingerprint(): those that a resumed run must share, too. */
+int sli_lowered_results(const sl_lowered *lowered, const sl_fingerprint_item **out);
 
 /* Modelled seconds of a call, as the mean over its pieces; 0 where devices are not described. */
 double sli_lowered_call_seconds(const sl_lowered *lowered, const sl_program *program, int call);

@@ -4,7 +4,7 @@
 #define SLUICE_GRAPH_COMPILE_INNER_H
 
 #include "graph/build/build.h"
-#include "graph/compile/terms.h"
+#include "graph/compile/fingerprint.h"
 #include "graph/lower/lower.h"
 #include "graph/schedule/schedule.h"
 
@@ -26,9 +26,9 @@ struct sl_lowered {
   sli_sent *sent;                  /* NULL: of hardware that nobody described */
   double flops;
   const char *products, *tensors;
-  const char *cut, *versions; /* as terms have them */
-  int nterms, nresults;       /* 0: not made yet */
-  sl_term *terms;
+  const char *cut, *versions; /* as the fingerprint has them */
+  int nfingerprint, nresults;       /* 0: not made yet */
+  sl_fingerprint_item *fingerprint;
   sl_plan *plan;
   int nparams;
   const sl_param_info *params;

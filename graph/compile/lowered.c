@@ -34,17 +34,17 @@ const char *sli_lowered_library(const sl_lowered *l) {
   return kind->computes && !strcmp(kind->name, "cpu") ? sl_cpu_products(l->inputs.bf16 != NULL) : NULL;
 }
 
-int sli_lowered_results(const sl_lowered *l, const sl_term **out) {
+int sli_lowered_results(const sl_lowered *l, const sl_fingerprint_item **out) {
   sl_lowered *to = (sl_lowered *)l; /* made when they are first asked for: the library is loaded */
-  const sli_terms_of of = {l->versions, l->cut, l->inputs.paths, sli_lowered_library(l), l->nparams, l->params};
-  if (!l->terms) to->nterms = sli_terms_make(&of, &to->arena, &to->terms, &to->nresults);
-  *out = l->terms;
+  const sli_fingerprint_of of = {l->versions, l->cut, l->inputs.paths, sli_lowered_library(l), l->nparams, l->params};
+  if (!l->fingerprint) to->nfingerprint = sli_fingerprint_make(&of, &to->arena, &to->fingerprint, &to->nresults);
+  *out = l->fingerprint;
   return l->nresults;
 }
 
-int sl_lowered_terms(const sl_lowered *l, const sl_term **out) {
+int sl_lowered_fingerprint(const sl_lowered *l, const sl_fingerprint_item **out) {
   sli_lowered_results(l, out);
-  return l->nterms;
+  return l->nfingerprint;
 }
 
 const char *sl_lowered_products(const sl_lowered *l) { return l->products; }

@@ -60,13 +60,13 @@ static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .no
                                 .infer = losses_infer, .kernels = SL_CPU_KERNEL(losses_cpu), .accumulates = 1};
 
 /* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc). */
-static sl_status tally_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status counter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = SL_TYPE(SL_F64, in[0].dim[0]);
   return SL_OK;
 }
 
-static void tally_cpu(const sl_call *call) {
+static void counter_cpu(const sl_call *call) {
   double *sum = call->out[0];
   for (int64_t e = 0; e < call->out_type[0].dim[0]; e++) {
     if (!(call->accumulate & 1)) sum[e] = 0;
@@ -74,23 +74,23 @@ static void tally_cpu(const sl_call *call) {
   }
 }
 
-static const sl_op tally_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout = 1,
-                               .infer = tally_infer, .kernels = SL_CPU_KERNEL(tally_cpu), .accumulates = 1};
+static const sl_op counter_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout = 1,
+                                 .infer = counter_infer, .kernels = SL_CPU_KERNEL(counter_cpu), .accumulates = 1};
 
-/* The loss, the norm, tallies. */
+/* The loss, the norm, counters. */
 static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const void *const *values) {
   if (!l->options.report.on_step) return;
-  sl_tally_values tallies[n];
+  sl_counter_values counters[n];
   for (int i = 2; i < n; i++) {
-    const sli_mean *t = &l->g->metrics.tallies.of[i - 2];
-    tallies[i - 2] = (sl_tally_values){t->name, t->tensor->type.dim[0], values[i]};
+    const sli_mean *t = &l->g->metrics.counters.of[i - 2];
+    counters[i - 2] = (sl_counter_values){t->name, t->tensor->type.dim[0], values[i]};
   }
   sl_step_report report = {.step = tick->step,
                            .loss = *(const double *)values[0] / l->plan->microbatches,
                            .grad_norm = *(const double *)values[1],
                            .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
-                           .ntallies = n - 2,
-                           .tallies = tallies};
+                           .ncounters = n - 2,
+                           .counters = counters};
   l->options.report.on_step(l->options.report.ctx, &report);
 }
 
@@ -168,11 +168,11 @@ static void add_evaluation_report(sl_lowered *l) {
 
 static void add_training_reports(sl_lowered *l) {
   sl_graph *g = l->g;
-  int count = 2 + g->metrics.tallies.count;
+  int count = 2 + g->metrics.counters.count;
   sl_tensor *values[count];
   values[0] = add_sum(l, &losses_op, &g->loss, false, true);
   values[1] = g->grad_norm;
-  for (int i = 2; i < count; i++) values[i] = add_sum(l, &tally_op, &g->metrics.tallies.of[i - 2], false, false);
+  for (int i = 2; i < count; i++) values[i] = add_sum(l, &counter_op, &g->metrics.counters.of[i - 2], false, false);
   l->step_sink = (sl_sink){.take = take_step, .ctx = l};
   add_report(g, "report:step", count, values, &l->step_sink, true, false);
   if (l->evaluated) add_evaluation_report(l);

@@ -116,7 +116,7 @@ static sli_role tick_role(const sli_lowering *l, const traits *t) {
   const sli_task *from = &l->tasks[t->producer];
   if (from->cls == SL_CLASS_L) return SLI_ROLE_LOAD;
   if (any_reader(l, t, is_beside)) return SLI_ROLE_REPORT;
-  if (sli_is_spread_task(l, from) && !leaves_stage(l, t, from->stage)) return SLI_ROLE_SPREAD;
+  if (sli_is_sharded_task(l, from) && !leaves_stage(l, t, from->stage)) return SLI_ROLE_SHARDED;
   if (leaves_stage(l, t, from->stage)) return from->backward ? SLI_ROLE_BWD : SLI_ROLE_FWD;
   if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C)
     return from->backward ? SLI_ROLE_DY : SLI_ROLE_ACT_W;
@@ -144,7 +144,7 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
   int *both = sli_arena_alloc(&l->arena, 2 * sizeof *both), n = 0;
   for (int i = *sli_newest_on(l, from->stage, from->rank); i != SL_NONE; i = l->tasks[i].before) {
     const sli_task *g = &l->tasks[i];
-    if (g->phase || sli_is_spread_task(l, g)) continue;
+    if (g->phase || sli_is_sharded_task(l, g)) continue;
     if (g->cls != SL_CLASS_B && g->cls != SL_CLASS_W) continue;
     if (n == 2) return;
     both[1 - n++] = i; /* the latest task comes last */
@@ -333,7 +333,7 @@ static int stage_task(const sli_lowering *l, sl_class cls, int stage, int rank, 
   int at = SL_NONE;
   for (int i = *sli_newest_on(l, stage, rank); i != SL_NONE; i = l->tasks[i].before) {
     const sli_task *g = &l->tasks[i];
-    if (g->cls == cls && (!last || at == SL_NONE) && !sli_is_spread_task(l, g)) at = i;
+    if (g->cls == cls && (!last || at == SL_NONE) && !sli_is_sharded_task(l, g)) at = i;
   }
   return at;
 }

@@ -388,7 +388,7 @@ static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) 
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);
-  a->urgent = sli_is_spread_task(l, g) && !is_for_params(g); /* all stages wait for it */
+  a->urgent = sli_is_sharded_task(l, g) && !is_for_params(g); /* all stages wait for it */
   if (l->in->layers) sli_lower_rank(l, g, a);
 }
 /* Returns the number of steps from one firing step to the next. */

@@ -182,7 +182,7 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   if (!status && tensor->of && o->print.sharing) status = sli_find_runner_up(&search, tensor);
   if (in->barriers) over.size[SLI_AXIS_STAGES] = in->p;
   if (!status && in->barriers)
-    status = sli_choose_spread(g, dims, in->p, &choice[SLI_AXIS_STAGES]);
+    status = sli_choose_stage_sharding(g, dims, in->p, &choice[SLI_AXIS_STAGES]);
   if (!status && o->print.sharing) print_sharing(in, &over, choice);
   if (!status) status = sli_pass_expand(g, dims, &over, choice, in->sharding);
   for (int a = 0; a < SLI_AXES; a++) sli_choice_free(&choice[a]);

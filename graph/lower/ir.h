@@ -279,12 +279,12 @@ int sli_task_results(const sli_task *task);
 /* Returns the buffer in its home memory: the buffer itself, unless a transfer brings it there. */
 int sli_buffer_home(const sli_lowering *l, int buffer);
 /* True for a node (or a task) that is one stage's part of a block sharded over all stages. */
-static inline bool sli_is_spread_node(const sli_lowering *l, const sli_node *n) {
+static inline bool sli_is_sharded_node(const sli_lowering *l, const sli_node *n) {
   bool in_pass = n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL;
-  return in_pass && n->block >= 0 && l->in->g->blocks[n->block].spread;
+  return in_pass && n->block >= 0 && l->in->g->blocks[n->block].sharded;
 }
-static inline bool sli_is_spread_task(const sli_lowering *l, const sli_task *g) {
-  return g->nnodes && sli_is_spread_node(l, g->nodes[0]);
+static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *g) {
+  return g->nnodes && sli_is_sharded_node(l, g->nodes[0]);
 }
 
 /* True for a source that may block and is asked for ticks as others return (sl_source.behind). */

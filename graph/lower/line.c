@@ -97,7 +97,7 @@ static bool waits(const sli_lowering *l, const sli_task *g, const bool *early) {
 /* True if the task only recomputes or exchanges forward tensors. A vocabulary sharded over the
  * stages is excluded: other stages wait for it, and it does not wait for this stage's gradient. */
 static bool repeats(const sli_lowering *l, const sli_task *g) {
-  bool all = g->backward && is_of_pass(g) && !sli_is_spread_task(l, g);
+  bool all = g->backward && is_of_pass(g) && !sli_is_sharded_task(l, g);
   for (int i = 0; i < g->nnodes; i++)
     all &= g->nodes[i]->rematerialized || g->nodes[i]->cls == SL_CLASS_C || !g->nodes[i]->nin;
   return all;

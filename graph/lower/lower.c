@@ -70,7 +70,7 @@ sl_status sli_lower(sli_lowering *l) {
   return status ? status : sli_lower_emit(l);
 }
 
-sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_figures *out) {
+sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_statistics *out) {
   enum { STEPS = 3 }; /* steps that a prediction simulates */
   sl_status status = sli_lower(l);
   if (status) return status;

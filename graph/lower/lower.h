@@ -83,7 +83,7 @@ sli_lowering *sli_lowering_create(const sli_inputs *in, const sli_pick *pick);
 sl_status sli_lower(sli_lowering *l); /* call once */
 /* Lowers and simulates steps on the virtual clock, for searches. Adds the firings, a measure of
  * the effort, to *firings. The caller frees `out->devices`. */
-sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_figures *out);
+sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_statistics *out);
 /* Destroys the plan too, unless it has been taken. */
 void sli_lowering_destroy(sli_lowering *l);
 const sl_plan *sli_lowering_plan(const sli_lowering *l);

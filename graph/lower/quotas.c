@@ -166,7 +166,7 @@ static int inner(const sli_lowering *l, const sli_buffer *b) {
 static int between(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, l->in->layers ? l->in->k + 1 : 2;
 }
-static int of_spread(const sli_lowering *l, const sli_buffer *b) {
+static int of_sharded(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, clamp((1 + l->in->barriers) * l->in->k, ticks_of(l));
 }
 /* Four slots, or one per piece: results of the backward pass come last piece first, and are read
@@ -207,7 +207,7 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_buff
     [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
     [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging,
     [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between,
-    [SLI_SLOTS_SPREAD] = of_spread};
+    [SLI_SLOTS_SHARDED] = of_sharded};
 
 int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b) {
   return rules[sli_roles[role].slots](l, b);

@@ -32,7 +32,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_DY] = ROW("dy", ACTIVATIONS, ACT_W, .follows = true),
     [SLI_ROLE_INNER] = ROW("inner", ACTIVATIONS, INNER),
     [SLI_ROLE_BETWEEN] = ROW("between", ACTIVATIONS, BETWEEN),
-    [SLI_ROLE_SPREAD] = ROW("spread", ACTIVATIONS, SPREAD),
+    [SLI_ROLE_SHARDED] = ROW("spread", ACTIVATIONS, SHARDED),
     [SLI_ROLE_LOAD] = ROW("load", ACTIVATIONS, LOAD, .follows = true),
     [SLI_ROLE_REPORT] = ROW("report", ACTIVATIONS, FOUR),
     [SLI_ROLE_STEP] = ROW("step", ACTIVATIONS, ONE),

@@ -23,7 +23,7 @@ typedef enum sli_role {
   SLI_ROLE_BWD,     /* gradients sent to the previous stage */
   SLI_ROLE_DY,      /* gradients that B makes for W */
   SLI_ROLE_INNER,   /* from task to task within the same pass and stage */
-  SLI_ROLE_SPREAD,  /* activations of blocks sharded over all stages, kept for the backward pass */
+  SLI_ROLE_SHARDED,  /* activations of blocks sharded over all stages, kept for the backward pass */
   SLI_ROLE_BETWEEN, /* INNER from block to block, where blocks take turns (home.c) */
   SLI_ROLE_LOAD,    /* data from sources */
   SLI_ROLE_REPORT,  /* losses, norms, outputs */
@@ -57,7 +57,7 @@ typedef enum sli_slots {
   SLI_SLOTS_LOAD,     /* credits of all stages */
   SLI_SLOTS_BEGUN,    /* microbatches that a stage has begun and not finished */
   SLI_SLOTS_SOURCE,   /* as many as the register it is a copy of */
-  SLI_SLOTS_SPREAD,   /* microbatches in flight across all stages */
+  SLI_SLOTS_SHARDED,   /* microbatches in flight across all stages */
   SLI_SLOTS_STAGING,  /* one to fill while another is read */
   SLI_SLOTS_INNER,    /* one; from block to block one per piece, where pieces go through a block
                          together */

@@ -60,22 +60,22 @@ bool sli_cost_is_given(const sl_cost *c) {
 
 /* True if a block, such as "head@3", is a stage's part of a block, such as "head". */
 static bool is_part_of(const sli_block *part, const char *block) {
-  size_t chars = part->spread ? (size_t)(strrchr(part->name, '@') - part->name) : 0;
+  size_t chars = part->sharded ? (size_t)(strrchr(part->name, '@') - part->name) : 0;
   return chars && strlen(block) == chars && !strncmp(block, part->name, chars);
 }
 
 /* Returns the given cost of a stage's part of a block sharded over all stages. */
-static sl_stage_cost spread_cost(const sli_lowering *l, const sli_task *g) {
+static sl_stage_cost sharded_cost(const sli_lowering *l, const sli_task *g) {
   const sl_cost *c = &l->in->options->simulation.cost;
   const sli_block *block = &l->in->g->blocks[g->nodes[0]->block];
-  for (int i = 0; i < c->nspread; i++)
-    if (is_part_of(block, c->spread[i].block)) return c->spread[i].stages[g->stage];
+  for (int i = 0; i < c->nsharded; i++)
+    if (is_part_of(block, c->sharded[i].block)) return c->sharded[i].stages[g->stage];
   return (sl_stage_cost){0};
 }
 
 static sl_stage_cost pass_cost(const sli_lowering *l, const sli_task *g) {
   const sl_cost *c = &l->in->options->simulation.cost;
-  if (sli_is_spread_task(l, g)) return spread_cost(l, g);
+  if (sli_is_sharded_task(l, g)) return sharded_cost(l, g);
   return c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
 }
 
@@ -91,14 +91,14 @@ static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
 /* Returns a task's share of its stage's pass. Where a pass has several tasks, the given time
  * is divided in proportion to the cost of their ops. */
 static double share_of_pass(const sli_lowering *l, const sli_task *g) {
-  bool spread = sli_is_spread_task(l, g);
+  bool sharded = sli_is_sharded_task(l, g);
   double all = 0;
   int count = 0;
   for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->tasks[i].before) {
     const sli_task *other = &l->tasks[i];
     bool same = other->cls == g->cls && other->phase == g->phase && other->host == g->host;
-    if (!same || sli_is_spread_task(l, other) != spread) continue;
-    if (spread && other->part != g->part) continue;
+    if (!same || sli_is_sharded_task(l, other) != sharded) continue;
+    if (sharded && other->part != g->part) continue;
     all += estimate(l, other, 0);
     count++;
   }
@@ -122,12 +122,12 @@ sl_status sli_lower_check_cost(const sli_lowering *l) {
   const sl_cost *c = &l->in->options->simulation.cost;
   const sl_graph *g = l->in->g;
   int given = c->nstages;
-  for (int i = 0; i < c->nspread; i++) {
+  for (int i = 0; i < c->nsharded; i++) {
     int b = sli_blocks_in_line(g);
-    while (b < g->nblocks && !is_part_of(&g->blocks[b], c->spread[i].block)) b++;
+    while (b < g->nblocks && !is_part_of(&g->blocks[b], c->sharded[i].block)) b++;
     if (b == g->nblocks)
       return sl_fail(SL_E_USAGE, "the cost of block %s is given apart, but no such block is spread "
-                     "over the stages", c->spread[i].block);
+                     "over the stages", c->sharded[i].block);
   }
   if (!given || given == l->stages) return SL_OK;
   return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given, l->stages);

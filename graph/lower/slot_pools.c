@@ -67,8 +67,8 @@ static int depth_of(const sli_lowering *l, sli_task *g) {
  * the stages run when the other stages' data is there, and take no turns with the stage's own. */
 static bool do_the_same(const sli_lowering *l, int a, int b) {
   sli_task *x = &l->tasks[a], *y = &l->tasks[b];
-  bool spread = sli_is_spread_task(l, x);
-  if (spread != sli_is_spread_task(l, y) || (spread && x->part != y->part)) return false;
+  bool sharded = sli_is_sharded_task(l, x);
+  if (sharded != sli_is_sharded_task(l, y) || (sharded && x->part != y->part)) return false;
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
          x->backward == y->backward && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
          x->phase == y->phase &&

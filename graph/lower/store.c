@@ -4,7 +4,7 @@
  * To go on after a step, a stage needs the registers that its update writes: parameters, and the
  * optimizer's private state. Every N steps the update copies them unchanged into one more
  * register, `store`, whose key map skips the other steps. A store actor reads it, hands it to
- * the callback that writes files, and makes a manifest entry (receipt). The store actor has a
+ * the callback that writes files, and makes a manifest entry. The store actor has a
  * queue and a thread of its own, so it may wait for a disk as long as it must. Only the quota of
  * `store` ties it to the training: with one slot, the update of a step to be stored waits until
  * the last copy has been written. The commit actor reads the manifest entries of all stages:
@@ -106,10 +106,10 @@ static size_t lay_out_copies(sli_lowering *l, int task) {
 }
 
 /* Slot of `written`: manifest entry of a stage's state. */
-typedef struct receipt {
-  char text[SL_RECEIPT_BYTES];
+typedef struct manifest_entry {
+  char text[SL_MANIFEST_ENTRY_BYTES];
   uint64_t stored; /* 1: the state is stored; 0: storing failed, and nothing is committed */
-} receipt;
+} manifest_entry;
 
 /* Adds the store of a stage on one of its devices; updates may be several tasks, one for each
  * block. */
@@ -122,7 +122,7 @@ static void add_store(sli_lowering *l, int stage, int rank, int commit) {
     if (store == SL_NONE) store = add_task(l, name_at(l, "store", stage, rank), stage, rank);
     add_link(l, SLI_ROLE_STORE, l->tasks[store].ninputs + 1, i, store, lay_out_copies(l, i));
   }
-  if (store != SL_NONE) add_link(l, SLI_ROLE_WRITTEN, 1, store, commit, sizeof(receipt));
+  if (store != SL_NONE) add_link(l, SLI_ROLE_WRITTEN, 1, store, commit, sizeof(manifest_entry));
 }
 
 void sli_lower_store(sli_lowering *l) {
@@ -161,7 +161,7 @@ struct sli_stores {
   sl_lower_options options;
   sl_runtime *rt;     /* receives failures */
   atomic_bool failed; /* storing a state failed: set by the thread that stores, and nothing is
-                         committed after it; relaxed, since the receipts order everything else */
+                         committed after it; relaxed, since the entries order everything else */
   int stages, ranks;
   device_store *all;  /* [stages][ranks] */
 };
@@ -265,7 +265,7 @@ int sli_lower_store_calls(const sli_lowering *l, int task) {
   return n;
 }
 
-/* Writes the one call of a store or commit actor: all its inputs, and its receipt. */
+/* Writes the one call of a store or commit actor: all its inputs, and its manifest entry. */
 sl_program *sli_lower_store_program(sli_lowering *l, int task) {
   const sli_task *g = &l->tasks[task];
   sl_plan *plan = l->plan;
@@ -303,8 +303,8 @@ static void run_store(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   device_store *s = store_of(all, user->stage, user->rank);
-  receipt *to = call->out[0];
-  *to = (receipt){0};
+  manifest_entry *to = call->out[0];
+  *to = (manifest_entry){0};
   if (has_failed(all) || !all->options.store.on_store) return;
   sl_stage_state state = {call->tick.step + 1, s->stage, s->rank, 0, s->tensors};
   for (int i = 0; i < s->count; i++) {
@@ -324,7 +324,7 @@ static void run_commit(const sl_call *call) {
   sli_stores *all = user->stores;
   if (has_failed(all) || !all->options.store.on_stored) return;
   for (int i = 0; i < call->nin; i++) /* other processes may store others */
-    if (!((const receipt *)call->in[i])->stored) return;
+    if (!((const manifest_entry *)call->in[i])->stored) return;
   sl_status status = all->options.store.on_stored(all->options.store.ctx, call->tick.step + 1,
                                             call->nin, call->in);
   if (status) fail(all, status);

@@ -165,7 +165,7 @@ typedef struct kin {
  * blocks take turns: a reader of two results of one level then gets them from one task. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
   /* waits for the last stage, and others wait for it */
-  if (sli_is_spread_node(l, n)) return n->block;
+  if (sli_is_sharded_node(l, n)) return n->block;
   bool in_pass = is_exchange(n) && !n->per_step && !sli_makes_transient(n) && !l->in->layers;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
 }

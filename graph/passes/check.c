@@ -97,7 +97,7 @@ static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->eval || (n->block >= 0 && g->blocks[n->block].spread)) continue;
+    if (n->eval || (n->block >= 0 && g->blocks[n->block].sharded)) continue;
     if (n->cls == SL_CLASS_F) {
       bool made = !sli_is_forward(n);
       SLI_CHECK((made || !backward) && !update && (!forward || forward->block <= n->block),

@@ -213,12 +213,12 @@ static sli_mean twin_of(const pass *p, const sli_mean *mean) {
 static void prune(sl_graph *g, const sli_mean *twins) {
   int most = 1 + g->loss.nparts, n = 0;
   for (int m = 0; m < sli_graph_means(g); m++) most += twins[m].nparts;
-  for (int t = 0; t < g->metrics.tallies.count; t++) most += g->metrics.tallies.of[t].nparts;
+  for (int t = 0; t < g->metrics.counters.count; t++) most += g->metrics.counters.of[t].nparts;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)most * sizeof *roots);
   roots[n++] = g->grad_norm;
   n = sli_mean_tensors(&g->loss, roots, n);
   for (int m = 0; m < sli_graph_means(g); m++) n = sli_mean_tensors(&twins[m], roots, n);
-  for (int t = 0; t < g->metrics.tallies.count; t++) n = sli_mean_tensors(&g->metrics.tallies.of[t], roots, n);
+  for (int t = 0; t < g->metrics.counters.count; t++) n = sli_mean_tensors(&g->metrics.counters.of[t], roots, n);
   sli_graph_prune(g, n, roots);
 }
 

@@ -155,7 +155,7 @@ static void set_orders(const sli_pass_order *o, const order *from) {
 }
 
 static double predicted_bubble(const sl_plan *plan) {
-  sl_figures f;
+  sl_statistics f;
   if (sl_plan_predict(plan, NULL, &f)) return INFINITY; /* the proof will say why */
   free(f.devices);
   return f.bubble_fraction;

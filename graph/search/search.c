@@ -43,7 +43,7 @@ typedef struct search {
 
 /* ---- evaluating -------------------------------------------------------------------- */
 
-static double peak_activations(const sl_figures *f, int devices) {
+static double peak_activations(const sl_statistics *f, int devices) {
   double peak = 0;
   for (int d = 0; d < devices; d++) peak = SLI_MAX(peak, f->devices[d].peak_activations);
   return peak;
@@ -51,14 +51,14 @@ static double peak_activations(const sl_figures *f, int devices) {
 
 /* Scores by the bubble, then by the time of a step, which adds the work between steps that all
  * candidates share. */
-static double score_of(const sl_figures *f) {
+static double score_of(const sl_statistics *f) {
   return f->bubble_fraction + 1e-6 * f->step_seconds / (1e-9 + f->devices[0].busy_seconds);
 }
 
 /* Simulates a candidate's plan on the virtual clock. */
 static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double *score) {
   double budget = s->in->options->schedule.activations;
-  sl_figures f;
+  sl_statistics f;
   sl_status status = sli_lower_predict(l, &s->firings, &f);
   if (status) return status;
   if (budget > 0 && peak_activations(&f, s->in->devices) > budget + 1e-9)

@@ -49,7 +49,7 @@ static void copy_paths(const search *s, sli_paths *to, const sli_paths *from) {
 /* ---- evaluation ---------------------------------------------------------------------------- */
 
 static sl_status predict(search *s, sli_lowering *l, double *seconds) {
-  sl_figures f;
+  sl_statistics f;
   sl_status status = sli_lower_predict(l, &s->firings, &f);
   if (status) return status;
   *seconds = f.step_seconds;

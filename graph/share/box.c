@@ -6,7 +6,7 @@
 static sli_moment moment_of(const sli_boxing *b, bool near) {
   sli_moment at = b->to->made;
   if (near && at.phase == SLI_PHASE_MAIN) at.block = b->from->made.block;
-  at.spread = b->to->spread;
+  at.sharded = b->to->sharded;
   return at;
 }
 

@@ -452,9 +452,9 @@ static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sl
 }
 
 /* True if stages differ in the result. Tensors made whole between stages are made at the reader. */
-static bool stays_spread(const sli_array *from, const sli_array *to, sli_along along, bool reader) {
-  if (along != 1u << SLI_AXIS_STAGES) return from->spread;
-  return reader || sli_is_spread(&to->lies);
+static bool stays_sharded(const sli_array *from, const sli_array *to, sli_along along, bool reader) {
+  if (along != 1u << SLI_AXIS_STAGES) return from->sharded;
+  return reader || sli_is_stage_sharded(&to->lies);
 }
 
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
@@ -467,9 +467,9 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
     sli_array *to = find_array(x, t, &next, &at);
     if (!to) {
       to = sli_array_add(x, t, next, at);
-      to->spread = stays_spread(have, to, along, at.spread);
+      to->sharded = stays_sharded(have, to, along, at.sharded);
       to->kept = is_worth_keeping(x, have, to, along);
-      sli_boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
+      sli_boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->sharded)};
       sl_status status = box_along(&b, at);
       if (status) return status;
       sli_stand_for_all(x, to);
@@ -481,7 +481,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
 
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, sli_along along, int dim,
                        const sl_type *whole, sli_array *to) {
-  sli_boxing b = {x, from, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->spread)};
+  sli_boxing b = {x, from, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->sharded)};
   x->nboxes++;
   sl_status status = SL_OK;
   for (int r = 0; r < b.ranks && !status; r++) {

@@ -28,16 +28,16 @@ static const sli_layout everywhere; /* axes that are not set are broadcast */
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Returns the moment of a node. It is spread if each stage does its part of it; sums, copies and
+/* Returns the moment of a node. It is sharded if each stage does its part of it; sums, copies and
  * constants of gradients follow the tensors they are made of. */
 static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   sli_moment at = {n->cls, n->block, n->phase, false};
   const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
-  if (forward) at.spread = !sli_is_repeated(sli_share_signature(x, forward, SLI_AXIS_STAGES));
-  else if (n->like) at.spread = x->arrays[n->like->id]->spread;
+  if (forward) at.sharded = !sli_is_repeated(sli_share_signature(x, forward, SLI_AXIS_STAGES));
+  else if (n->like) at.sharded = x->arrays[n->like->id]->sharded;
   else
     for (int i = 0; i < n->nin; i++)
-      at.spread |= sli_is_spread(&x->arrays[n->in[i]->id]->lies);
+      at.sharded |= sli_is_stage_sharded(&x->arrays[n->in[i]->id]->lies);
   return at;
 }
 
@@ -111,7 +111,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
                             sli_array *const *out) {
   sli_moment at = moment_of(x, n);
   sl_status status = SL_OK;
-  for (int r = 0; r < sli_own_ranks(x, at.spread) && !status; r++) {
+  for (int r = 0; r < sli_own_ranks(x, at.sharded) && !status; r++) {
     sl_tensor *from[n->nin + 1];
     for (int i = 0; i < n->nin; i++) from[i] = in[i] && !is_absent(x, n, i, r) ? in[i]->on[r] : NULL;
     sli_making m = {.op = op, .name = n->name, .at = at, .cls = n->cls, .rank = r,
@@ -133,7 +133,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
   }
   for (int o = 0; o < nout && !status; o++) {
     if (!out[o]) continue;
-    out[o]->spread = at.spread;
+    out[o]->sharded = at.sharded;
     sli_stand_for_all(x, out[o]);
   }
   return status;
@@ -161,7 +161,7 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
     sli_along along = sli_axis_factors(axis);
     if (!sli_share_signature(x, n, axis)->local || done >> axis & 1) continue;
     done |= along;
-    sli_array all = {.of = part->of, .made = part->made, .spread = part->spread};
+    sli_array all = {.of = part->of, .made = part->made, .sharded = part->sharded};
     all.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *all.on);
     for (int at = 0; at < x->ranks * nv; at++) {
       whole[at] = *sli_expand_type(x, part->on[at / nv], at % nv);
@@ -326,8 +326,8 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = like.axis[a].kind == SL_SPLIT ? like.axis[a] : broadcast;
   sli_moment at = moment_of(x, n);
   sli_array *out = sli_array_add(x, n->out[0], lies, at);
-  out->spread = at.spread;
-  for (int r = 0; r < sli_own_ranks(x, at.spread); r++) {
+  out->sharded = at.sharded;
+  for (int r = 0; r < sli_own_ranks(x, at.sharded); r++) {
     sl_attrs *attrs = sli_local_attrs(x, n, NULL, r);
     for (int v = 0; v < x->nvariants; v++) {
       sl_type *type = sli_arena_alloc(&x->g->arena, sizeof *type);
@@ -380,7 +380,7 @@ static void take_over(sli_expansion *x) {
   x->nparams = g->nparams;
   x->arrays = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->arrays);
   x->shared = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shared);
-  x->spread = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *x->spread);
+  x->sharded = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *x->sharded);
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
   for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
   x->rounds = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->rounds);

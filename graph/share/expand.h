@@ -26,7 +26,7 @@ typedef struct sli_moment {
   sl_class cls; /* F, B or W: class of the reader; L: the source's own */
   int block;
   int phase;    /* SLI_PHASE_MAIN: every tick */
-  bool spread;  /* on each stage for its part, in a block of its own */
+  bool sharded;  /* on each stage for its part, in a block of its own */
 } sli_moment;
 
 typedef struct sli_array {
@@ -35,7 +35,7 @@ typedef struct sli_array {
   sli_layout lies;
   sli_moment made;        /* by boxing: for readers at this point; else where its nodes are */
   bool transient;         /* see sl_tensor */
-  bool spread;            /* each stage has its own; else one stage's tensors stand for all */
+  bool sharded;            /* each stage has its own; else one stage's tensors stand for all */
   bool kept;              /* boxed in the forward pass and also read by the backward pass */
   sl_tensor **on;         /* [ranks] */
 } sli_array;
@@ -48,9 +48,9 @@ typedef struct sli_expansion {
   const sli_grid *grid;
   const sli_choice *choice; /* [SLI_AXES] */
   sli_sharding sharding;
-  int ranks, own;         /* ranks of all stages, where a block is spread; ranks of one stage */
-  int *spread;            /* [blocks] first of the blocks that stand for it on the stages; 0: not
-                             spread */
+  int ranks, own;         /* ranks of all stages, where a block is sharded; ranks of one stage */
+  int *sharded;            /* [blocks] first of the blocks that stand for it on the stages; 0: not
+                             sharded */
   int nvariants;          /* 1 where sequences are not cut */
   int nlogical;           /* number of logical nodes */
   sli_node **logical;
@@ -80,20 +80,20 @@ typedef struct sli_making {
   sl_here where;
 } sli_making;
 
-/* ---- stages: spread.c ------------------------------------------------------------------ */
+/* ---- stages: stage_sharding.c ---------------------------------------------------------- */
 
 /* True if a tensor in this layout differs from stage to stage. */
-static inline bool sli_is_spread(const sli_layout *lies) {
+static inline bool sli_is_stage_sharded(const sli_layout *lies) {
   return lies->axis[SLI_AXIS_STAGES].kind != SL_BROADCAST;
 }
 /* Returns how many ranks, from 0 on, have their own tensor or node. */
-static inline int sli_own_ranks(const sli_expansion *x, bool spread) {
-  return spread ? x->ranks : x->own;
+static inline int sli_own_ranks(const sli_expansion *x, bool sharded) {
+  return sharded ? x->ranks : x->own;
 }
-/* Lets one stage's tensors stand for all, where the tensor is not spread. */
+/* Lets one stage's tensors stand for all, where the tensor is not sharded. */
 void sli_stand_for_all(const sli_expansion *x, sli_array *a);
 /* Returns the block where a rank's share runs, or its part of a parameter lives. */
-int sli_block_of(sli_expansion *x, int block, bool spread, int rank);
+int sli_block_of(sli_expansion *x, int block, bool sharded, int rank);
 /* Restores rank numbering within a stage, at the end of expansion. */
 void sli_fold_ranks(sli_expansion *x);
 

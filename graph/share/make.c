@@ -198,7 +198,7 @@ static sl_status add_shapes(sli_expansion *x, const sli_making *m, sli_node *n) 
 
 sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out) {
   sl_graph *g = x->g;
-  int block = sli_block_of(x, m->at.block, m->at.spread, m->rank);
+  int block = sli_block_of(x, m->at.block, m->at.sharded, m->rank);
   sli_node *n = sli_graph_node(g, m->op, sli_expand_name(x, m->name, m->rank), &m->attrs[0], m->cls,
                                block, m->nin, m->in, m->nout);
   n->rank = m->rank;

@@ -90,10 +90,10 @@ static sli_layout shard_layout(const sli_expansion *x, const sl_tensor *logical,
 static void add_param(sli_expansion *x, const sl_tensor *logical) {
   sl_graph *g = x->g;
   sli_layout whole = param_layout(x, logical), lies = shard_layout(x, logical, whole);
-  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK, sli_is_spread(&lies)};
+  sli_moment home = {SL_CLASS_U, logical->home, SLI_PHASE_PACK, sli_is_stage_sharded(&lies)};
   sli_array *a = sli_array_add(x, logical, lies, home);
-  a->spread = home.spread;
-  for (int r = 0; r < sli_own_ranks(x, a->spread); r++) {
+  a->sharded = home.sharded;
+  for (int r = 0; r < sli_own_ranks(x, a->sharded); r++) {
     sl_type type = sli_local_type(x, logical, lies, r, 0);
     sl_tensor *t = a->on[r] = sli_graph_tensor(g, &type, logical->name);
     t->at = logical->at;
@@ -102,7 +102,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->update = logical->update;
     t->adapter = logical->adapter;
     t->init = logical->init;
-    t->home = sli_block_of(x, logical->home, a->spread, r);
+    t->home = sli_block_of(x, logical->home, a->sharded, r);
     t->rank = r;
     t->shard = shard_of(x, logical, lies, r);
     t->replica = is_replica(x, lies, r);
@@ -139,8 +139,8 @@ static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const 
   bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
   sli_moment at = made->made;
   at.cls = SL_CLASS_C; /* none of it is part of a pass */
-  bool spread = x->arrays[logical->id]->spread;
-  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM, spread};
+  bool sharded = x->arrays[logical->id]->sharded;
+  if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM, sharded};
   sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
   for (int r = 0; r < x->ranks && !status; r++) {
     on[r] = out->on[r];
@@ -169,7 +169,7 @@ sl_status sli_expand_gradients(sli_expansion *x) {
       sl_status status = box_gradient(x, logical, n->out[o], on);
       if (status) return status;
       const sli_array *param = x->arrays[logical->id];
-      for (int r = 0; r < sli_own_ranks(x, param->spread); r++) param->on[r]->grads[use] = on[r];
+      for (int r = 0; r < sli_own_ranks(x, param->sharded); r++) param->on[r]->grads[use] = on[r];
     }
   }
   return SL_OK;

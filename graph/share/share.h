@@ -30,7 +30,7 @@
 #include "graph/graph.h"
 
 /* Axes of a grid, in the numbering of sl_given_sbp. The axis of stages leads from stage to
- * stage: most of the model is on one stage, and only spread blocks (spread.c) are sharded over
+ * stage: most of the model is on one stage, and only blocks of stage_sharding.c are sharded over
  * all. A stage's own grid lacks that axis; the grid that the graph is expanded over has it. */
 enum {
   SLI_AXIS_DATA,
@@ -220,7 +220,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
 
 /* Chooses for the axis of stages: each stage has a part of the vocabulary's tables: the lookups,
  * the product before the loss, and the loss. Everything else stays on its own stage. */
-sl_status sli_choose_spread(sl_graph *g, const sli_dim *dims, int stages, sli_choice *out);
+sl_status sli_choose_stage_sharding(sl_graph *g, const sli_dim *dims, int stages, sli_choice *out);
 
 /* Checks that the choice agrees with what the user says. */
 sl_status sli_check_rows(const sl_graph *g, const sli_choice *rows, int axis, int ngiven,

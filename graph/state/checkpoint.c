@@ -4,7 +4,7 @@
  * The plan's store actors write checkpoints on threads of their own while training goes on. The
  * last one, after the last step or the step that a stop lets finish, is written between runs.
  * Both use the same writer for the same tensors (store.c). A run resumes only if everything that
- * decides its results is unchanged: the terms recorded in the checkpoint are compared first. The
+ * decides its results is unchanged: the fingerprint recorded in the checkpoint are compared first. The
  * number of stages, and all else that only moves work, may change. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static sl_status check_numbers(const sl_checkpoint_options *o) {
 sl_status sl_checkpoints_open(const sl_checkpoint_options *o, const sl_job *job,
                               sl_checkpoints **out) {
   sl_checkpoints *c = sli_calloc(1, sizeof *c);
-  c->about = sli_record_create(o->nterms, o->terms);
+  c->about = sli_record_create(o->nfingerprint, o->fingerprint);
   c->code = o->code;
   c->resume_with = o->resume_with;
   c->every = o->every ? o->every : 100;

@@ -26,10 +26,10 @@ struct sl_checkpoints {
 };
 
 /* Record stored beside each checkpoint (record.c). */
-struct cJSON *sli_record_create(int nterms, const sl_term *terms);
-/* SL_E_USAGE names a word of resume_with that no term has. */
+struct cJSON *sli_record_create(int nfingerprint, const sl_fingerprint_item *fingerprint);
+/* SL_E_USAGE names a word of resume_with that no setting has. */
 sl_status sli_record_check_words(const sl_checkpoint_options *o);
-/* SL_E_USAGE names the terms whose values differ from those in `from`. */
+/* SL_E_USAGE names the settings whose values differ from those in `from`. */
 sl_status sli_record_compare(const sli_checkpoint *from, const sl_checkpoint_options *o);
 
 /* Record of a run, and the checkpoint it is compared with. */
@@ -48,8 +48,8 @@ void sli_model_note(const sli_record *r, const sl_graph *g, const sl_lowered *lo
 bool sli_optimizer_has(const char *name);
 
 /* The on_store and on_stored callbacks of sl_lower_options; ctx is the checkpoints (store.c). */
-sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt);
-sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nreceipts,
-                                 const void *const *receipts);
+sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *entry);
+sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nentries,
+                                 const void *const *entries);
 
 #endif

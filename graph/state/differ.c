@@ -8,11 +8,11 @@
 
 #include "base/base.h"
 
-char *sli_differ_name(const char *term) {
-  const char *dashes = strstr(term, "--");
-  if (dashes) term = dashes + 2;
-  else if (!strncmp(term, "the ", 4)) term += 4;
-  return sli_format("%.*s", (int)strcspn(term, " "), term);
+char *sli_differ_name(const char *item) {
+  const char *dashes = strstr(item, "--");
+  if (dashes) item = dashes + 2;
+  else if (!strncmp(item, "the ", 4)) item += 4;
+  return sli_format("%.*s", (int)strcspn(item, " "), item);
 }
 
 static bool is_listed(const char *list, const char *name) {

@@ -11,9 +11,9 @@ typedef struct sli_differences {
   char *names;       /* names of those differences, separated by commas */
 } sli_differences;
 
-/* Returns the name of a term in `meant`: "lr" for "--lr", "model" for "the model", "seed" for
+/* Returns the name of a setting in `meant`: "lr" for "--lr", "model" for "the model", "seed" for
  * "the model's --seed", "quota" for "--quota param". The caller frees it. */
-char *sli_differ_name(const char *term);
+char *sli_differ_name(const char *item);
 /* Notes a difference under that name, described by the format. */
 void sli_differ(sli_differences *d, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

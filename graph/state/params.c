@@ -206,7 +206,7 @@ sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
   return status ? status : sl_states_init(l, rt);
 }
 
-static sl_status spread_register(const sl_register *r, sl_runtime *rt, int32_t reg) {
+static sl_status copy_versions(const sl_register *r, sl_runtime *rt, int32_t reg) {
   int32_t newest = sl_runtime_newest_slot(rt, reg);
   char *values = sli_calloc(1, r->slot_bytes);
   sl_status status = sl_runtime_read(rt, reg, newest, 0, r->slot_bytes, values);
@@ -216,13 +216,13 @@ static sl_status spread_register(const sl_register *r, sl_runtime *rt, int32_t r
   return status;
 }
 
-sl_status sl_params_spread(const sl_lowered *l, sl_runtime *rt) {
+sl_status sl_params_copy_versions(const sl_lowered *l, sl_runtime *rt) {
   const sl_plan *plan = sl_lowered_plan(l);
   sl_status status = SL_OK;
   for (int32_t i = 0; i < plan->nregs && !status; i++) {
     const sl_register *r = &plan->regs[i];
     bool versions = r->memory == SL_MEMORY_PARAMETERS && r->initial > 1;
-    if (versions && sl_runtime_newest(rt, i)) status = spread_register(r, rt, i);
+    if (versions && sl_runtime_newest(rt, i)) status = copy_versions(r, rt, i);
   }
   return status;
 }

@@ -18,15 +18,15 @@ static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(object, name);
 }
 
-cJSON *sli_record_create(int nterms, const sl_term *terms) {
+cJSON *sli_record_create(int nfingerprint, const sl_fingerprint_item *fingerprint) {
   cJSON *record = cJSON_CreateObject(), *to = cJSON_AddObjectToObject(record, "terms");
-  for (int i = 0; i < nterms; i++) cJSON_AddStringToObject(to, terms[i].name, terms[i].value);
+  for (int i = 0; i < nfingerprint; i++) cJSON_AddStringToObject(to, fingerprint[i].name, fingerprint[i].value);
   return record;
 }
 
-/* ---- terms ----------------------------------------------------------------------------- */
+/* ---- fingerprint ----------------------------------------------------------------------- */
 
-/* Finds a term in records made before there were terms: options by their names, two things
+/* Finds an item in records made before there were fingerprints: options by their names, two things
  * elsewhere. */
 static const cJSON *find_elsewhere(const cJSON *record, const char *name) {
   if (!strcmp(name, "the model")) return member(record, "model");
@@ -45,55 +45,56 @@ static char *value_text(const cJSON *value) {
   return copy;
 }
 
-/* Compares a term and frees `before`. */
-static void compare_with(const sli_checkpoint *from, const sl_term *term, char *before, sli_differences *d) {
-  char *name = sli_differ_name(term->name);
-  if (strcmp(before, term->value))
-    sli_differ(d, name, "%s is %s, but %s was made with %s", term->name, term->value,
+/* Compares an item and frees `before`. */
+static void compare_with(const sli_checkpoint *from, const sl_fingerprint_item *item, char *before,
+                         sli_differences *d) {
+  char *name = sli_differ_name(item->name);
+  if (strcmp(before, item->value))
+    sli_differ(d, name, "%s is %s, but %s was made with %s", item->name, item->value,
                sli_checkpoint_path(from), before);
   free(before);
   free(name);
 }
 
-static void compare(const sli_checkpoint *from, const sl_term *term, const char *usual,
+static void compare(const sli_checkpoint *from, const sl_fingerprint_item *item, const char *usual,
                     sli_differences *d) {
-  const cJSON *record = sli_checkpoint_about(from), *terms = member(record, "terms");
-  const cJSON *was = terms ? member(terms, term->name) : find_elsewhere(record, term->name);
-  compare_with(from, term, was || !usual ? value_text(was) : sli_strdup(usual), d);
+  const cJSON *record = sli_checkpoint_about(from), *fingerprint = member(record, "terms");
+  const cJSON *was = fingerprint ? member(fingerprint, item->name) : find_elsewhere(record, item->name);
+  compare_with(from, item, was || !usual ? value_text(was) : sli_strdup(usual), d);
 }
 
-static bool is_named(const char *name, int nterms, const sl_term *terms) {
-  for (int i = 0; i < nterms; i++)
-    if (!strcmp(terms[i].name, name)) return true;
+static bool is_named(const char *name, int nfingerprint, const sl_fingerprint_item *fingerprint) {
+  for (int i = 0; i < nfingerprint; i++)
+    if (!strcmp(fingerprint[i].name, name)) return true;
   return false;
 }
 
-/* Finds a term of the plan; terms that a record of an older release lacks are not compared. */
+/* Finds an item of the plan; items that a record of an older release lacks are not compared. */
 static const cJSON *find_of_plan(const cJSON *record, const char *name) {
   const cJSON *was = member(member(record, "plan_terms"), name);
   if (!was) was = member(member(record, "terms"), name);
   return was ? was : find_elsewhere(record, name);
 }
 
-static void note_plan_terms(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
+static void note_plan_fingerprint(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
   cJSON *to = cJSON_AddObjectToObject(r->about, "plan_terms");
-  const sl_term *terms;
-  int n = sli_lowered_results(lowered, &terms);
+  const sl_fingerprint_item *fingerprint;
+  int n = sli_lowered_results(lowered, &fingerprint);
   for (int i = 0; i < n; i++) {
-    cJSON_AddStringToObject(to, terms[i].name, terms[i].value);
-    const cJSON *was = r->from ? find_of_plan(sli_checkpoint_about(r->from), terms[i].name) : NULL;
-    if (was) compare_with(r->from, &terms[i], value_text(was), d);
+    cJSON_AddStringToObject(to, fingerprint[i].name, fingerprint[i].value);
+    const cJSON *was = r->from ? find_of_plan(sli_checkpoint_about(r->from), fingerprint[i].name) : NULL;
+    if (was) compare_with(r->from, &fingerprint[i], value_text(was), d);
   }
 }
 
-/* Compares terms that are no longer used; the number of parameter slots is now a term of the
+/* Compares items that are no longer used; the number of parameter slots is now an item of the
  * plan. */
-static void compare_forgotten(const sli_checkpoint *from, int nterms, const sl_term *terms,
+static void compare_forgotten(const sli_checkpoint *from, int nfingerprint, const sl_fingerprint_item *fingerprint,
                               sli_differences *d) {
   const cJSON *was;
   cJSON_ArrayForEach(was, member(sli_checkpoint_about(from), "terms"))
-    if (!is_named(was->string, nterms, terms) && strcmp(was->string, "--quota param"))
-      compare(from, &(sl_term){was->string, "none"}, NULL, d);
+    if (!is_named(was->string, nfingerprint, fingerprint) && strcmp(was->string, "--quota param"))
+      compare(from, &(sl_fingerprint_item){was->string, "none"}, NULL, d);
 }
 
 /* Refuses a word of resume_with that names nothing, and so would excuse nothing. */
@@ -102,8 +103,8 @@ static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
   const char *bare = word + (strncmp(word, "--", 2) ? 0 : 2);
   bool known = sli_optimizer_has(bare);
   for (size_t i = 0; i < SLI_COUNT(others); i++) known |= !strcmp(bare, others[i]);
-  for (int i = 0; i < o->nterms && !known; i++) {
-    char *name = sli_differ_name(o->terms[i].name);
+  for (int i = 0; i < o->nfingerprint && !known; i++) {
+    char *name = sli_differ_name(o->fingerprint[i].name);
     known = !strcmp(bare, name);
     free(name);
   }
@@ -123,9 +124,9 @@ sl_status sli_record_check_words(const sl_checkpoint_options *o) {
 
 sl_status sli_record_compare(const sli_checkpoint *from, const sl_checkpoint_options *o) {
   sli_differences d = {.meant = o->resume_with};
-  for (int i = 0; i < o->nterms; i++)
-    compare(from, &o->terms[i], o->usual ? o->usual[i] : NULL, &d);
-  compare_forgotten(from, o->nterms, o->terms, &d);
+  for (int i = 0; i < o->nfingerprint; i++)
+    compare(from, &o->fingerprint[i], o->usual ? o->usual[i] : NULL, &d);
+  compare_forgotten(from, o->nfingerprint, o->fingerprint, &d);
   return sli_differ_end(&d);
 }
 
@@ -214,7 +215,7 @@ sl_status sli_record_describe(const sli_record *r, const sl_graph *g, const sl_l
   if (ranks > 1) cJSON_AddNumberToObject(r->about, "devices_per_stage", ranks);
   cJSON_AddStringToObject(cJSON_AddObjectToObject(r->about, "random"), "generator",
                           "philox4x32-10");
-  note_plan_terms(r, lowered, &d);
+  note_plan_fingerprint(r, lowered, &d);
   sli_model_note(r, g, lowered, &d);
   note_data(r, g, &d);
   sl_status status = note_code(r, lowered, &d);

@@ -8,7 +8,7 @@
 #include "graph/state/checkpoint.h"
 #include "graph/state/parts.h"
 
-_Static_assert(sizeof(sli_shard_file) <= SL_RECEIPT_BYTES, "a receipt holds what a manifest says");
+_Static_assert(sizeof(sli_shard_file) <= SL_MANIFEST_ENTRY_BYTES, "an entry holds what a manifest says");
 
 /* Refuses values that are not finite: such a checkpoint would push out good ones. */
 static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
@@ -18,7 +18,7 @@ static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor
 }
 
 static sl_status write_shard(sl_checkpoints *c, const sl_stage_state *state, int rank,
-                             void *receipt) {
+                             void *entry) {
   int n = state->ntensors;
   sli_tensor_data *tensors = sli_calloc((size_t)n, sizeof *tensors);
   char **names = sli_calloc((size_t)n, sizeof *names);
@@ -31,14 +31,14 @@ static sl_status write_shard(sl_checkpoints *c, const sl_stage_state *state, int
   sli_shard_file shard;
   sl_status status =
       sli_checkpoints_write(c->files, state->steps, state->stage, rank, tensors, n, &shard);
-  if (!status) memcpy(receipt, &shard, sizeof shard);
+  if (!status) memcpy(entry, &shard, sizeof shard);
   for (int i = 0; i < n; i++) free(names[i]);
   free(names);
   free(tensors);
   return status;
 }
 
-sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *receipt) {
+sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *entry) {
   sl_checkpoints *c = ctx;
   sl_status status = SL_OK;
   for (int i = 0; i < state->ntensors && !status; i++) {
@@ -46,17 +46,17 @@ sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *re
     SLI_CHECK(t->type.dtype == SL_F32, "%s is not kept as f32", t->name);
     status = check_finite(state, t);
   }
-  return status ? status : write_shard(c, state, c->ranks > 1 ? state->rank : -1, receipt);
+  return status ? status : write_shard(c, state, c->ranks > 1 ? state->rank : -1, entry);
 }
 
-sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nreceipts,
-                             const void *const *receipts) {
+sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nentries,
+                             const void *const *entries) {
   sl_checkpoints *c = ctx;
   sl_status same = c->graph ? sl_graph_check_files(c->graph) : SL_OK;
   if (same) return same;
-  const sli_shard_file **shards = sli_calloc((size_t)nreceipts, sizeof *shards);
-  for (int i = 0; i < nreceipts; i++) shards[i] = receipts[i];
-  sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nreceipts, shards);
+  const sli_shard_file **shards = sli_calloc((size_t)nentries, sizeof *shards);
+  for (int i = 0; i < nentries; i++) shards[i] = entries[i];
+  sl_status status = sli_checkpoints_commit(c->files, steps, c->about, nentries, shards);
   free(shards);
   if (!status) atomic_store_explicit(&c->newest, steps, memory_order_relaxed);
   return status;
@@ -84,7 +84,7 @@ static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int 
 }
 
 static sl_status store_device(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                              int device, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+                              int device, char (*entries)[SL_MANIFEST_ENTRY_BYTES], int *n) {
   sl_stage_state state = {.steps = sl_runtime_steps(rt), .stage = device / c->ranks,
                           .rank = device % c->ranks};
   const sl_state_tensor *tensors;
@@ -93,18 +93,18 @@ static sl_status store_device(sl_checkpoints *c, const sl_lowered *lowered, sl_r
   char *copies = NULL;
   sl_status status = read_state(rt, tensors, count, own, &state.ntensors, &copies);
   state.tensors = own;
-  if (!status && state.ntensors) status = sli_checkpoints_store(c, &state, receipts[(*n)++]);
+  if (!status && state.ntensors) status = sli_checkpoints_store(c, &state, entries[(*n)++]);
   free(copies);
   free(own);
   return status;
 }
 
-/* Stores the devices of this process; n receipts (manifest entries). */
+/* Stores the devices of this process; n manifest entries. */
 static sl_status store_here(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                            char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+                            char (*entries)[SL_MANIFEST_ENTRY_BYTES], int *n) {
   sl_status status = SL_OK;
   for (int d = 0; d < sl_lowered_stages(lowered) * c->ranks && !status; d++)
-    status = store_device(c, lowered, rt, d, receipts, n);
+    status = store_device(c, lowered, rt, d, entries, n);
   return status;
 }
 
@@ -113,16 +113,16 @@ static int by_stage(const void *a, const void *b) {
   return (*x)->stage != (*y)->stage ? (*x)->stage - (*y)->stage : (*x)->rank - (*y)->rank;
 }
 
-/* Sends all receipts to process 0. */
-static sl_status collect(sl_job *job, int most, char (*receipts)[SL_RECEIPT_BYTES], int *n) {
+/* Sends all manifest entries to process 0. */
+static sl_status collect(sl_job *job, int most, char (*entries)[SL_MANIFEST_ENTRY_BYTES], int *n) {
   sl_blob *blobs = NULL;
-  sl_status status = sl_job_meet(job, "stored", receipts, (size_t)*n * sizeof *receipts,
+  sl_status status = sl_job_meet(job, "stored", entries, (size_t)*n * sizeof *entries,
                                  &blobs);
   if (!blobs) return status;
   *n = 0;
   for (int i = 0; i < sl_job_processes(job); i++) {
-    size_t count = SLI_MIN(blobs[i].bytes / sizeof *receipts, (size_t)(most - *n));
-    memcpy(receipts[*n], blobs[i].data, count * sizeof *receipts);
+    size_t count = SLI_MIN(blobs[i].bytes / sizeof *entries, (size_t)(most - *n));
+    memcpy(entries[*n], blobs[i].data, count * sizeof *entries);
     *n += (int)count;
     free(blobs[i].data);
   }
@@ -135,16 +135,16 @@ sl_status sl_checkpoints_finish(sl_checkpoints *c, const sl_lowered *lowered, sl
   int64_t steps = sl_runtime_steps(rt);
   if (!c || steps <= SLI_MAX(c->first, steps - steps % c->every)) return SL_OK;
   int most = sl_lowered_stages(lowered) * c->ranks, n = 0;
-  char (*receipts)[SL_RECEIPT_BYTES] = sli_calloc((size_t)most, sizeof *receipts);
-  sl_status status = store_here(c, lowered, rt, receipts, &n);
-  if (!status) status = collect(job, most, receipts, &n);
+  char (*entries)[SL_MANIFEST_ENTRY_BYTES] = sli_calloc((size_t)most, sizeof *entries);
+  sl_status status = store_here(c, lowered, rt, entries, &n);
+  if (!status) status = collect(job, most, entries, &n);
   if (!status && !sl_job_process(job)) {
     const void **list = sli_calloc((size_t)most, sizeof *list);
-    for (int i = 0; i < n; i++) list[i] = receipts[i];
+    for (int i = 0; i < n; i++) list[i] = entries[i];
     qsort(list, (size_t)n, sizeof *list, by_stage);
     status = sli_checkpoints_stored(c, steps, n, list);
     free(list);
   }
-  free(receipts);
+  free(entries);
   return status;
 }

@@ -498,8 +498,8 @@ typedef struct sl_adapter {
 void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
 /* Names a counter: f32 numbers [n] without a gradient, summed over a step's microbatches and
  * reported with its loss (sl_step_report). */
-#define sl_tally(g, name, t) sl_tally_at(SL_HERE, g, name, t)
-void sl_tally_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
+#define sl_counter(g, name, t) sl_counter_at(SL_HERE, g, name, t)
+void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
 /* Name of metric i, in order; NULL after the last. */
 const char *sl_graph_metric(const sl_graph *g, int i);
 

@@ -9,7 +9,7 @@
  *     sl_job *job = NULL;
  *     sl_job_open(NULL, &job);
  *     ... sl_lower() with .processes = sl_job_processes(job)
- *     status = sl_job_join(job, plan, nterms, terms);
+ *     status = sl_job_join(job, plan, n, fingerprint);
  *     ... sl_runtime_create() with .peers = sl_job_peers(job), .process = sl_job_process(job)
  *     if (!status) status = sl_job_attach(job, rt, first_step);
  *     if (!status) status = sl_job_run(job, steps);
@@ -28,6 +28,7 @@
 #ifndef SLUICE_JOB_H
 #define SLUICE_JOB_H
 
+#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus
@@ -55,17 +56,17 @@ void sl_job_close(sl_job *job);
 int sl_job_process(const sl_job *job);
 int sl_job_processes(const sl_job *job);
 
-/* A setting that must be the same in all processes, because results or files depend on it:
- * "--seed", "1" (run fingerprint). Anything in the plan needs no term. */
-typedef struct sl_term {
+/* One item of the run fingerprint: a setting that must be the same in all processes, because
+ * results or files depend on it: "--seed", "1". The plan is compared by itself. */
+typedef struct sl_fingerprint_item {
   const char *name, *value;
-} sl_term;
+} sl_fingerprint_item;
 
 /* Joins the other processes: blocks until all are there, at most a minute. All must have the
- * same terms and the same plan. SL_E_PEER names who is missing; SL_E_INPUT names a process with
- * another value for a term, and both values. The plan must outlive the job; terms are read
- * during the call. */
-sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nterms, const sl_term *terms);
+ * same fingerprint and the same plan. SL_E_PEER names who is missing; SL_E_INPUT names a process with
+ * another value for an item, and both values. The plan must outlive the job; the fingerprint is
+ * read during the call. */
+sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint, const sl_fingerprint_item *fingerprint);
 
 /* Transport for sl_runtime_options; NULL in a job of one. The runtime must not run before
  * sl_job_attach. */
@@ -80,7 +81,7 @@ sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step);
  * all with the same steps. */
 sl_status sl_job_run(sl_job *job, int64_t steps);
 
-/* Sends each process's part of the run to process 0, where sl_runtime_figures and _trace then cover
+/* Sends each process's part of the run to process 0, where sl_runtime_statistics and _trace then cover
  * the whole job. Each process sends about most_records firings of the newest whole steps, 0: all it
  * has. Sent in portions, so only process 0 needs much memory. */
 sl_status sl_job_gather(sl_job *job, uint64_t most_records);

@@ -46,20 +46,20 @@ typedef struct sl_home_options {
                               others are recomputed. NULL: all are offloaded */
 } sl_home_options;
 
-/* Values of an sl_tally() for a step. */
-typedef struct sl_tally_values {
+/* Values of a counter (sl_counter) for a step. */
+typedef struct sl_counter_values {
   const char *name;
   int64_t n;
   const double *values; /* [n] */
-} sl_tally_values;
+} sl_counter_values;
 
 typedef struct sl_step_report {
   int64_t step;
   double loss;      /* mean over the step's microbatches, summed in order */
   double grad_norm; /* before clipping */
   float lr;
-  int ntallies;
-  const sl_tally_values *tallies; /* [ntallies]; valid during the call only */
+  SL_RENAMED(int ncounters, int ntallies)
+  SL_RENAMED(const sl_counter_values *counters, const sl_counter_values *tallies) /* [ncounters]; valid during the call only */
 } sl_step_report;
 
 /* Transfers from a GPU to one of another process: DIRECT (NCCL), through HOST memory, or AUTO:
@@ -86,10 +86,10 @@ typedef struct sl_stage_cost {
 
 /* Cost of a part of the model that is sharded over all stages (vocab_parallel), in addition to
  * their own passes: the block it belongs to, and the durations of each stage's part. */
-typedef struct sl_spread_cost {
+typedef struct sl_sharded_cost {
   const char *block;
   const sl_stage_cost *stages; /* [nstages] */
-} sl_spread_cost;
+} sl_sharded_cost;
 
 /* Modelled durations for every chunk, or stage by stage along the model, and for crossing a stage
  * boundary, in seconds. All zero: derived from the ops' costs. */
@@ -97,8 +97,8 @@ typedef struct sl_cost {
   double F, B, W, comm;
   int nstages;             /* 0, or the number of stages: replaces F, B and W */
   const sl_stage_cost *stages;
-  int nspread;             /* sharded parts not listed here take no time */
-  const sl_spread_cost *spread;
+  SL_RENAMED(int nsharded, int nspread) /* sharded parts not listed here take no time */
+  SL_RENAMED(const sl_sharded_cost *sharded, const sl_sharded_cost *spread)
 } sl_cost;
 
 /* One tensor that a device needs to resume a stage of the pipeline after a step. It is a parameter
@@ -124,9 +124,9 @@ typedef struct sl_stage_state {
   const sl_state_tensor *tensors;
 } sl_stage_state;
 
-/* Size of a manifest entry (receipt), which the writer of a device's state leaves for the writer of
+/* Size of a manifest entry, which the writer of a device's state leaves for the writer of
  * the checkpoint. */
-enum { SL_RECEIPT_BYTES = 64 };
+enum { SL_MANIFEST_ENTRY_BYTES = 64 };
 
 /* Distribution requested for the parameter, or an op's first output, of this name along an axis of
  * the grid: 0 data, 1 tensor, 2 sequence. */
@@ -286,13 +286,13 @@ typedef struct sl_report_options {
 /* Checkpoints. After every `every`-th step (0: never) on_store gets a copy of each stage's state,
  * while passes go on. Training waits only if the next copy is due and no slot of register `store`
  * is free. If a stage has several devices, each that owns something passes that, and no replicas.
- * Devices may call at once, each on its thread, which may block. `receipt` is plain data,
- * SL_RECEIPT_BYTES zeroed. When all devices have filled in theirs for a step, on_stored gets them,
+ * Devices may call at once, each on its thread, which may block. `entry` is plain data,
+ * SL_MANIFEST_ENTRY_BYTES zeroed. When all devices have filled in theirs for a step, on_stored gets them,
  * steps in order. A status other than SL_OK ends the run with it. */
 typedef struct sl_store_options {
   int64_t every;
-  sl_status (*on_store)(void *ctx, const sl_stage_state *state, void *receipt);
-  sl_status (*on_stored)(void *ctx, int64_t steps, int nreceipts, const void *const *receipts);
+  sl_status (*on_store)(void *ctx, const sl_stage_state *state, void *entry);
+  sl_status (*on_stored)(void *ctx, int64_t steps, int nentries, const void *const *entries);
   void *ctx;
 } sl_store_options;
 
@@ -412,7 +412,7 @@ sl_status sl_states_init(const sl_lowered *lowered, sl_runtime *rt);
 
 /* Copies the values just set to every version that a first step may read; needed before a first run
  * with parameters in two slots (quota param=2). */
-sl_status sl_params_spread(const sl_lowered *lowered, sl_runtime *rt);
+sl_status sl_params_copy_versions(const sl_lowered *lowered, sl_runtime *rt);
 
 /* ---- resumable state ------------------------------------------------------ */
 

@@ -22,5 +22,46 @@
 #define SL_OVERS SL_IN_PLACE_OUTPUTS
 #define SL_ROUTED SL_DISPATCHED
 
+/* ---- runs, traces, sessions and jobs ------------------------------------------------------ */
+
+#define sl_tally sl_counter
+#define sl_tally_at sl_counter_at
+#define sl_tally_values sl_counter_values
+#define sl_trace_tally sl_trace_counter
+#define sl_trace_write_tallies sl_trace_write_counters
+
+#define sl_term sl_fingerprint_item
+#define sl_lowered_terms sl_lowered_fingerprint
+
+#define SL_RECEIPT_BYTES SL_MANIFEST_ENTRY_BYTES
+
+#define sl_rehearsal sl_session_simulation
+#define sl_rehearsal_fini sl_session_simulation_fini
+#define sl_session_rehearse sl_session_simulate
+
+#define sl_figures sl_statistics
+#define sl_device_figures sl_device_statistics
+#define sl_runtime_figures sl_runtime_statistics
+
+#define sl_excerpt sl_trace_snapshot
+#define sl_excerpt_write sl_trace_snapshot_write
+#define sl_runtime_excerpt sl_runtime_trace_snapshot
+
+#define sl_look sl_run_status
+#define sl_queue_look sl_queue_status
+#define sl_look_create sl_run_status_create
+#define sl_look_destroy sl_run_status_destroy
+#define sl_look_import sl_run_status_import
+#define sl_look_actor_wait sl_run_status_actor_wait
+#define sl_look_queue_wait sl_run_status_queue_wait
+#define sl_runtime_look sl_runtime_run_status
+#define sl_runtime_look_export sl_runtime_run_status_export
+
+#define sl_parcel sl_wire_message
+#define sl_runtime_parcel sl_runtime_wire_message
+
+#define sl_spread_cost sl_sharded_cost
+#define sl_params_spread sl_params_copy_versions
+
 #endif
 #endif

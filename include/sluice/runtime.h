@@ -13,6 +13,7 @@
 #define SLUICE_RUNTIME_H
 
 #include <sluice/plan.h>
+#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -103,12 +104,12 @@ sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes);
 
 /* Contents of a message of send(), readable at both ends, for transports that choose among several
  * routes between two processes. Any thread. */
-typedef struct sl_parcel {
+typedef struct sl_wire_message {
   int32_t link;    /* the queue that carries it; SL_NONE: a message of tell() */
   uint32_t number; /* sequence number on that queue: 1, 2, 3, ... */
   size_t bytes;    /* size of the data */
-} sl_parcel;
-sl_status sl_runtime_parcel(const sl_runtime *rt, const void *message, sl_parcel *out);
+} sl_wire_message;
+sl_status sl_runtime_wire_message(const sl_runtime *rt, const void *message, sl_wire_message *out);
 
 /* Exports a runtime's own part of a run (records, peaks, counts) for another runtime of the same
  * plan. Between runs. Portions are plain bytes, at most most_bytes each if possible (0: one portion
@@ -224,20 +225,20 @@ double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device);
 int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t reg);
 
 /* Statistics of a device over whole steps: medians over the steps after the first. */
-typedef struct sl_device_figures {
+typedef struct sl_device_statistics {
   double busy_seconds, span_seconds, bubble_fraction;
   double peak_activations; /* largest number held at once, in microbatches' worth */
   double update_seconds;   /* update of its parameters, not included in the span */
-} sl_device_figures;
-typedef struct sl_figures {
+} sl_device_statistics;
+typedef struct sl_statistics {
   double step_seconds;    /* time from the end of one step to the end of the next */
   double bubble_fraction; /* 1 - mean of the devices' busy / longest span */
-  sl_device_figures *devices; /* [plan->ndevices], freed by the caller with free() */
+  sl_device_statistics *devices; /* [plan->ndevices], freed by the caller with free() */
   /* Parts of a step, which add up to step_seconds: the longest span of passes, the longest update,
    * and the remainder, in which devices wait, communicate, load or are between steps. */
   double passes_seconds, update_seconds, other_seconds;
-} sl_figures;
-sl_figures sl_runtime_figures(const sl_runtime *rt);
+} sl_statistics;
+sl_statistics sl_runtime_statistics(const sl_runtime *rt);
 
 /* Idle fraction, 0..1, of this process's devices since a moment of CLOCK_MONOTONIC, as far as the
  * newest half of the trace rings reaches back. Any thread, during a run. */
@@ -259,7 +260,7 @@ sl_status sl_plan_prove(const sl_plan *plan);
 /* Predicts the statistics of a plan on devices that need not exist: three steps on the virtual
  * clock, in which a firing of actor a takes seconds[a] (NULL: the plan's durations). Proves the
  * plan as well: SL_E_STUCK as above. The caller frees out->devices. */
-sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_figures *out);
+sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_statistics *out);
 
 /* Fixes the order of every queue that runs passes to the one in which the plan's second step starts
  * them on the virtual clock. Durations are as above, but communication takes no time: for schedules

@@ -31,6 +31,7 @@
 #include <sluice/job.h>
 #include <sluice/lower.h>
 #include <sluice/model.h>
+#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -112,9 +113,10 @@ typedef struct sl_session_options {
                                  session, with the same options; process 0 takes the requests.
                                  The session ends the job, also if create fails; its owner closes
                                  it afterwards. NULL: this process alone */
-  const sl_term *terms;       /* [nterms] settings that must be equal in all processes, besides
-                                 model and plan, such as the weights (sl_job_join) */
-  int nterms;
+  /* [nfingerprint] settings that must be equal in all processes, besides model and plan, such as
+   * the weights (sl_job_join) */
+  SL_RENAMED(const sl_fingerprint_item *fingerprint, const sl_fingerprint_item *terms)
+  SL_RENAMED(int nfingerprint, int nterms)
   /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;
@@ -152,7 +154,7 @@ typedef struct sl_session_info {
   size_t device_bytes;      /* planned memory of the largest device */
   const sl_plan *plan;      /* owned by the session */
   const sl_lowered *lowered;
-  sl_runtime *rt;           /* runtime for sl_look and sl_runtime_set_quotas; valid between
+  sl_runtime *rt;           /* runtime for sl_runtime_run_status and sl_runtime_set_quotas; valid between
                                create and destroy */
 } sl_session_info;
 sl_session_info sl_session_about(const sl_session *s);
@@ -285,7 +287,7 @@ sl_status sl_session_status(const sl_session *s);
  * wait for sl_session_poll. */
 sl_status sl_session_drain(sl_session *s, double seconds);
 
-/* ---- simulation (rehearsal) -------------------------------------------------------------- */
+/* ---- simulation -------------------------------------------------------------------------- */
 
 /* A simulated request: its arrival, and the lengths of its prompt and answer in tokens. */
 typedef struct sl_arrival {
@@ -298,7 +300,7 @@ typedef struct sl_answered {
   int64_t tokens;          /* tokens of the answer; 0: refused, because the queue was full */
 } sl_answered;
 
-typedef struct sl_rehearsal {
+typedef struct sl_session_simulation {
   sl_session_info about;   /* sizes; its pointers are NULL */
   sl_session_stats stats;  /* after the last request has ended */
   double seconds;          /* time from the first arrival to the last token */
@@ -306,15 +308,15 @@ typedef struct sl_rehearsal {
   double *busy;            /* [nstages] seconds of computing */
   int64_t narrivals;
   sl_answered *answered;   /* [narrivals] */
-} sl_rehearsal;
+} sl_session_simulation;
 
 /* Simulates a session with these arrivals on the virtual clock, in the calling thread. The source,
  * pages and plan are real; timed devices (options.lower.devices) compute nothing. Every token is 0,
  * and there are no stop tokens. SL_E_USAGE names an impossible arrival; other errors are those of
  * sl_session_create. */
-sl_status sl_session_rehearse(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
-                              sl_rehearsal *out);
-void sl_rehearsal_fini(sl_rehearsal *r);
+sl_status sl_session_simulate(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
+                              sl_session_simulation *out);
+void sl_session_simulation_fini(sl_session_simulation *r);
 
 #ifdef __cplusplus
 }

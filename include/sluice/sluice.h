@@ -5,7 +5,7 @@
 #include <sluice/batch.h>
 #include <sluice/graph.h>
 #include <sluice/job.h>
-#include <sluice/look.h>
+#include <sluice/run_status.h>
 #include <sluice/lower.h>
 #include <sluice/model.h>
 #include <sluice/op.h>

@@ -3,7 +3,8 @@
  *
  *     sl_checkpoints *kept = NULL;
  *     status = sl_checkpoints_open(&(sl_checkpoint_options){.dir = "run1", .resume = true,
- *                                  .nterms = n, .terms = terms}, job, &kept);
+ *                                  .nfingerprint = n, .fingerprint = items}, job,
+ *                                  &kept);
  *     sl_checkpoints_lower(kept, &options);            before sl_lower(g, &options, &lowered)
  *     if (!status) status = sl_checkpoints_describe(kept, g, lowered);
  *     ... sl_runtime_create() with .first_step = sl_checkpoints_start(kept)
@@ -22,6 +23,7 @@
 
 #include <sluice/job.h>
 #include <sluice/lower.h>
+#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,11 +49,11 @@ sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_
 
 /* ---- run fingerprint ------------------------------------------------------------- */
 
-/* Terms of the lowered graph: settings that results depend on and the plan's hash does not cover.
+/* Run fingerprint of the lowered graph: settings that results depend on and the plan's hash does not cover.
  * They are the source of the parameters' initial values, the number of parameter slots and the
- * implementation of products. Pass them to sl_job_join, with terms of one's own. The lowered graph
+ * implementation of products. Pass them to sl_job_join, with settings of one's own. The lowered graph
  * owns them. Returns their number. */
-int sl_lowered_terms(const sl_lowered *lowered, const sl_term **out);
+int sl_lowered_fingerprint(const sl_lowered *lowered, const sl_fingerprint_item **out);
 
 /* ---- adapters (sl_lora) -------------------------------------------------------- */
 
@@ -76,19 +78,20 @@ typedef struct sl_checkpoint_options {
   int64_t every;    /* steps between checkpoints during the run; 0: 100 */
   bool resume;      /* resume from the newest complete checkpoint; without it, there may be none
                        yet */
-  int nterms;       /* settings that results depend on, besides the data: learning */
-  const sl_term *terms; /* rate, seed, ... A checkpoint made with other values is refused, by
-                           name */
-  const char *const *usual; /* [nterms] value of a term in checkpoints that predate it; NULL, as
+  /* Settings that results depend on, besides the data: learning rate, seed, ... A checkpoint made
+   * with other values is refused, by name. */
+  SL_RENAMED(int nfingerprint, int nterms)
+  SL_RENAMED(const sl_fingerprint_item *fingerprint, const sl_fingerprint_item *terms)
+  const char *const *usual; /* [nfingerprint] value of a setting in checkpoints that predate it; NULL, as
                                a whole or for one: none */
   const char *code; /* a file with the model's own ops; NULL: none */
   const char *resume_with; /* list of things allowed to differ from the checkpoint, separated by
-                              commas: terms ("--lr" or "lr"), "graph", "code", "data"; NULL:
+                              commas: settings ("--lr" or "lr"), "graph", "code", "data"; NULL:
                               nothing */
 } sl_checkpoint_options;
 
 /* Opens the directory, which one job at a time writes to, and finds the checkpoint to resume. All
- * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the term
+ * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the setting
  * and both values. SL_E_INPUT: there are checkpoints, and none is complete. Everything the options
  * point to must outlive it. */
 sl_status sl_checkpoints_open(const sl_checkpoint_options *options, const sl_job *job,

@@ -6,6 +6,7 @@
 #define SLUICE_TRACE_H
 
 #include <sluice/plan.h>
+#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus
@@ -31,12 +32,12 @@ typedef struct sl_trace_step {
   uint64_t firings;
 } sl_trace_step;
 
-/* A counter (sl_tally): its sum over all steps, and the last step's value. */
-typedef struct sl_trace_tally {
+/* A counter (sl_counter): its sum over all steps, and the last step's value. */
+typedef struct sl_trace_counter {
   const char *name;
   int64_t n;
   const double *sum, *last; /* [n] */
-} sl_trace_tally;
+} sl_trace_counter;
 
 typedef struct sl_trace {
   int version;
@@ -54,8 +55,8 @@ typedef struct sl_trace {
   size_t nsteps;
   const sl_trace_step *step; /* [nsteps] sorted; steps with firings only */
   struct sli_trace_memory *memory; /* owns everything above and below */
-  int ntallies;
-  const sl_trace_tally *tallies;
+  SL_RENAMED(int ncounters, int ntallies)
+  SL_RENAMED(const sl_trace_counter *counters, const sl_trace_counter *tallies) /* [ncounters] */
 } sl_trace;
 
 /* Writes the records of sl_runtime_trace(). Between runs. The file appears complete or not at all;
@@ -63,23 +64,24 @@ typedef struct sl_trace {
 sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
                          sl_clock clock);
 /* Writes a trace with counters. */
-sl_status sl_trace_write_tallies(const char *path, const sl_plan *plan, const sl_runtime *rt,
-                                 sl_clock clock, int ntallies, const sl_trace_tally *tallies);
+sl_status sl_trace_write_counters(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                 sl_clock clock, int ncounters, const sl_trace_counter *counters);
 
-/* Trace snapshot (excerpt): recent firings of a process, taken during its run. */
-typedef struct sl_excerpt {
+/* Trace snapshot: recent firings of a process, taken during its run. */
+typedef struct sl_trace_snapshot {
   uint64_t base_ns; /* CLOCK_MONOTONIC time at which the firings' time is 0 */
   uint64_t dropped; /* older firings that were requested but are overwritten */
   size_t nfirings;
   sl_trace_firing *firings; /* [nfirings] sorted by worker; freed by the caller with free() */
-} sl_excerpt;
+} sl_trace_snapshot;
 /* Takes a snapshot of the firings that have ended since a moment of CLOCK_MONOTONIC, as far as the
  * newest half of the trace rings reaches back. `fired`: number that had ended by then
  * (sl_runtime_fired). Any thread. */
-sl_excerpt sl_runtime_excerpt(const sl_runtime *rt, uint64_t since_ns, uint64_t fired);
+sl_trace_snapshot sl_runtime_trace_snapshot(const sl_runtime *rt, uint64_t since_ns, uint64_t fired);
 /* Writes a snapshot, of one process or several merged in the time of one of them, during the run.
  * SL_E_INPUT: a firing has no actor of the plan. */
-sl_status sl_excerpt_write(const char *path, const sl_plan *plan, const sl_runtime *rt, const sl_excerpt *excerpt);
+sl_status sl_trace_snapshot_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
+                                  const sl_trace_snapshot *snapshot);
 
 /* Reads and checks a file. If its end is missing, reads the beginning and sets `truncated`; leaves
  * out implausible firings and sets `damaged`. SL_E_INPUT, with the name, for a file that is no

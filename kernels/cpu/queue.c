@@ -10,7 +10,7 @@
 #include "kernels/cpu/joined.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/team.h"
-#include "kernels/doing.h"
+#include "kernels/current_call.h"
 #include "ops/ops.h"
 
 typedef struct cpu_queue {
@@ -154,13 +154,13 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
   /* NULL: prepared by another kind of queue; each call runs alone */
   const int32_t *joined = program->state;
   if (joined) joined += calls - program->calls;
-  sli_doing doing = {NULL, firing};
-  sli_doing_now = &doing;
+  sli_current_call current = {NULL, firing};
+  sli_thread_call = &current;
   int32_t numbers[2 * program->nlengths + 1];
   sli_lengths x = sli_lengths_load(program, firing, numbers);
   for (int i = 0, n; i < program->ncalls; i += n) {
     n = joined ? joined[i] : 1;
-    doing.call = &calls[i];
+    current.call = &calls[i];
     if (n > 1) run_joined(q, &calls[i], n, firing, &tick, &x);
     else run_call(q, &calls[i], firing, &tick, &x);
     if (!calls[i].time) continue;
@@ -168,7 +168,7 @@ static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program
     note_times(&calls[i], n, end - start);
     start = end;
   }
-  sli_doing_now = NULL;
+  sli_thread_call = NULL;
   sli_lengths_keep(&x, program, firing);
 }
 

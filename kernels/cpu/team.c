@@ -22,7 +22,7 @@
 
 #include "base/base.h"
 #include "base/pause.h"
-#include "kernels/doing.h"
+#include "kernels/current_call.h"
 
 enum { SPIN_NS = 30000, SPINS_PER_LOOK = 64 };
 
@@ -37,7 +37,7 @@ struct sl_team {
   void (*fn)(void *arg, int i);
   void *arg;
   int n;
-  const sli_doing *doing; /* the caller's */
+  const sli_current_call *current; /* the caller's */
 
   _Alignas(SLI_CACHE_LINE) atomic_uint_fast64_t ticket; /* release store / acquire claim */
   /* chunks; released by workers, acquired by the caller */
@@ -68,7 +68,7 @@ static void work(struct sl_team *team) {
     if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket - 1,
                                                memory_order_acq_rel, memory_order_acquire))
       continue;
-    sli_doing_now = team->doing;
+    sli_thread_call = team->current;
     team->fn(team->arg, team->n - (int)(uint32_t)ticket);
     if (atomic_fetch_sub(&team->unfinished, 1) == 1 && atomic_load(&team->caller_sleeps))
       futex_wake(&team->unfinished, 1);
@@ -178,7 +178,7 @@ void sl_team_for(struct sl_team *team, int n, void (*fn)(void *arg, int i), void
   team->fn = fn;
   team->arg = arg;
   team->n = n;
-  team->doing = sli_doing_now;
+  team->current = sli_thread_call;
   atomic_store(&team->unfinished, (unsigned)n);
   uint_fast64_t call = (atomic_load_explicit(&team->ticket, memory_order_relaxed) >> 32) + 1;
   atomic_store(&team->ticket, call << 32 | (uint32_t)n);

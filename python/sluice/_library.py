@@ -165,8 +165,13 @@ def unknown(owner, name, known):
     return TypeError("%s has no %r%s" % (owner, name, ("; did you mean " + " or ".join(near)) if near else ""))
 
 
+# Old names of fields work for one version.
+RENAMED = {"nspread": "nsharded", "spread": "sharded"}
+
+
 def fields(ctype, given, keep):
     known = dict(ctype.fields)
+    given = {name if name in known else RENAMED.get(name, name): v for name, v in given.items()}
     for name in given:
         if name not in known:
             raise unknown(ctype.cname, name, known)

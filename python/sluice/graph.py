@@ -283,8 +283,12 @@ def ops():
 _made = {}
 
 
+RENAMED = {"tally": "counter"}  # old names work for one version
+
+
 def function(name):
     """The op as a function of the graph, or None."""
+    name = RENAMED.get(name, name)
     if name not in _made:
         if name in _functions():
             _made[name] = _call("sl_%s_at" % name)

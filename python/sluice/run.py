@@ -74,10 +74,10 @@ class _Plan:
         self._runtime = out[0]
         lib.sl_lowered_attach(self.lowered, self.runtime)
 
-    def terms(self):
+    def fingerprint(self):
         """What results depend on and the plan's hash does not say."""
-        out = ffi.new("const sl_term **")
-        count = lib.sl_lowered_terms(self.lowered, out)
+        out = ffi.new("const sl_fingerprint_item **")
+        count = lib.sl_lowered_fingerprint(self.lowered, out)
         return [{"name": c.text(t.name), "value": c.text(t.value)} for t in out[0][0:count]]
 
     def fail(self):
@@ -181,7 +181,7 @@ class Parameters(MutableMapping):
             raise ValueError("%s is %s, not %s" % (name, list(shape), list(values.shape)))
         c.check(lib.sl_param_set(self.plan.lowered, self.plan.runtime, index,
                                  ffi.cast("float *", values.ctypes.data)))
-        c.check(lib.sl_params_spread(self.plan.lowered, self.plan.runtime))
+        c.check(lib.sl_params_copy_versions(self.plan.lowered, self.plan.runtime))
 
     def __delitem__(self, name):
         raise TypeError("parameters stay")
@@ -249,7 +249,7 @@ class Run:
     data_parallel, tensor, shard, recompute, ... are the options of actorrun, with _ for -; devices,
     threads and memory (bytes) say what each stage runs on. `weights` is a safetensors or GGUF file or
     a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
-    with resume=True the run goes on from the newest, `terms` are settings a resumed run must not
+    with resume=True the run goes on from the newest, `fingerprint` has settings a resumed run must not
     change, and resume_with="lr,data" names what it may.
 
     A program started several times by torchrun or srun is one job: all processes make the same
@@ -258,20 +258,21 @@ class Run:
     GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows")
 
     def __init__(self, model, *, stages=1, microbatches=1, seed=1, weights=None, checkpoints=None,
-                 every=100, kept=2, resume=False, resume_with=None, terms=None, trace_records=0,
+                 every=100, kept=2, resume=False, resume_with=None, fingerprint=None, trace_records=0,
                  **options):
         self.model, self.history, self.keep = model, [], []
         self.evaluations, self.found = [], {}
         self.seed, self.on_step, self.closed = seed, None, False
         self.job = self.checkpoints = ffi.NULL
         self.plan = None
+        fingerprint = options.pop("terms", fingerprint)  # the old name works for one version
         graph = {k: options.pop(k) for k in self.GRAPH[1:] if k in options}
         self.graph_options = dict(graph, microbatches=microbatches, stages=stages)
         self.lower_options = dict(options, stages=stages, seed=seed)
         try:
             keep = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume,
                     "resume_with": resume_with}
-            self._open(keep, dict(terms or {}, seed=seed), trace_records, weights)
+            self._open(keep, dict(fingerprint or {}, seed=seed), trace_records, weights)
         except BaseException:
             self.close()
             raise
@@ -279,25 +280,25 @@ class Run:
 
     # ---- making it ------------------------------------------------------------------------------
 
-    def _open(self, keep, terms, trace_records, weights):
+    def _open(self, keep, fingerprint, trace_records, weights):
         out = ffi.new("sl_job **")
         c.check(lib.sl_job_open(ffi.NULL, out))
         self.job = out[0]
-        terms = [{"name": str(k), "value": str(v)} for k, v in terms.items()]
+        items = [{"name": str(k), "value": str(v)} for k, v in fingerprint.items()]
         if keep["dir"]:
-            self._open_checkpoints(keep, terms)
+            self._open_checkpoints(keep, items)
         self._lower()
-        terms = terms + self.plan.terms()
-        made = c.value(ffi.typeof("sl_term *"), terms, self.keep)
-        c.check(lib.sl_job_join(self.job, self.plan.plan, len(terms), made))
+        items = items + self.plan.fingerprint()
+        made = c.value(ffi.typeof("sl_fingerprint_item *"), items, self.keep)
+        c.check(lib.sl_job_join(self.job, self.plan.plan, len(items), made))
         self.plan.start({"peers": lib.sl_job_peers(self.job),
                          "process": lib.sl_job_process(self.job), "trace_records": trace_records,
                          "first_step": self.first_step}, self.keep)
         self._fill(weights)
         c.check(lib.sl_job_attach(self.job, self.plan.runtime, self.first_step))
 
-    def _open_checkpoints(self, keep, terms):
-        options = c.record("sl_checkpoint_options", dict(keep, nterms=len(terms), terms=terms),
+    def _open_checkpoints(self, keep, items):
+        options = c.record("sl_checkpoint_options", dict(keep, nfingerprint=len(items), fingerprint=items),
                            self.keep)
         out = ffi.new("sl_checkpoints **")
         c.check(lib.sl_checkpoints_open(options, self.job, out))
@@ -320,7 +321,7 @@ class Run:
         c.check(lib.sl_params_init(lowered, rt, self.seed))
         if weights:
             c.check(lib.sl_weights_load(c.chars(weights, self.keep), lowered, rt))
-        c.check(lib.sl_params_spread(lowered, rt))
+        c.check(lib.sl_params_copy_versions(lowered, rt))
 
     def _step(self, _, report):
         step = Step(report.step, report.loss, report.grad_norm, report.lr)
@@ -423,7 +424,7 @@ class Run:
         """Reads parameters from a safetensors file, by name."""
         lowered, rt = self.plan.lowered, self.plan.runtime
         c.check(lib.sl_weights_load(c.chars(path, self.keep), lowered, rt))
-        c.check(lib.sl_params_spread(lowered, rt))
+        c.check(lib.sl_params_copy_versions(lowered, rt))
 
     def checkpoint(self):
         """Writes a checkpoint of where the run is now."""
@@ -435,10 +436,12 @@ class Run:
 
     # ---- looking at it --------------------------------------------------------------------------
 
-    def figures(self):
+    def statistics(self):
         """{"step_seconds", "bubble_fraction", "devices": [{"busy_seconds", ...}]} of the last
         train()."""
-        return figures_of(lib.sl_runtime_figures(self.plan.runtime), self.plan.plan)
+        return statistics_of(lib.sl_runtime_statistics(self.plan.runtime), self.plan.plan)
+
+    figures = statistics  # the old name works for one version
 
     def trace(self, path=None):
         """Writes what the last train() did, firing by firing; the Trace. Without a path it lies in a
@@ -502,14 +505,14 @@ class Run:
             self.close()
 
 
-def figures_of(figures, plan):
+def statistics_of(stats, plan):
     devices = []
-    if figures.devices:
+    if stats.devices:
         for i in range(plan.ndevices):
-            devices.append({f: getattr(figures.devices[i], f)
-                            for f, _ in ffi.typeof("sl_device_figures").fields})
-        c._libc.free(figures.devices)
-    return {"step_seconds": figures.step_seconds, "bubble_fraction": figures.bubble_fraction,
+            devices.append({f: getattr(stats.devices[i], f)
+                            for f, _ in ffi.typeof("sl_device_statistics").fields})
+        c._libc.free(stats.devices)
+    return {"step_seconds": stats.step_seconds, "bubble_fraction": stats.bubble_fraction,
             "devices": devices}
 
 

@@ -7,7 +7,7 @@ import collections
 
 from . import _library as c
 from ._library import ffi, lib
-from .run import Run, _Plan, figures_of, lower_record, quotas_in_force
+from .run import Run, _Plan, lower_record, quotas_in_force, statistics_of
 
 Point = collections.namedtuple("Point",
                                "schedule microbatches changes quotas seconds bubble memory")
@@ -72,9 +72,9 @@ def predict(model, seconds, *, stages=1, microbatches=1, quotas=None, **options)
                          **options)
     plan = _Plan(model, {"microbatches": microbatches, "stages": stages, "no_data": True}, lower)
     try:
-        figures = ffi.new("sl_figures *")
-        c.check(lib.sl_plan_predict(plan.plan, ffi.NULL, figures))
-        found = figures_of(figures[0], plan.plan)
+        stats = ffi.new("sl_statistics *")
+        c.check(lib.sl_plan_predict(plan.plan, ffi.NULL, stats))
+        found = statistics_of(stats[0], plan.plan)
         memory = max(plan.plan.devices[d].room[lib.SL_SPACE_DEVICE].arena_bytes
                      for d in range(plan.plan.ndevices))
         return Point(c.text(lib.sl_lowered_schedule(plan.lowered)), microbatches,

@@ -15,7 +15,7 @@
 
 #include "actors/run/gate.h"
 #include "base/base.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -43,11 +43,11 @@ static bool is_over(const gate *g, int64_t fired) {
 
 static void *ask(void *arg) {
   asker *a = arg;
-  dice d = {a->seed, 0};
+  rng d = {a->seed, 0};
   while (!is_over(a->gate, a->fired)) {
     if (gate_begin(a->gate, a->fired)) a->fired++;
     else sched_yield();
-    if (!roll(&d, 16)) spin(roll(&d, 4000));
+    if (!rng_below(&d, 16)) spin(rng_below(&d, 4000));
   }
   return NULL;
 }
@@ -75,25 +75,25 @@ static void check_fired(const asker *askers, int n, const gate *g, uint64_t seed
 }
 
 /* Twice, with time in between for what should not happen. */
-static void check_still(const gate *g, int64_t begun, dice *d, const char *after, uint64_t seed) {
-  for (int i = 0; i < 2; i++, spin(roll(d, 20000)))
+static void check_still(const gate *g, int64_t begun, rng *d, const char *after, uint64_t seed) {
+  for (int i = 0; i < 2; i++, spin(rng_below(d, 20000)))
     CHECK(gate_look(g).begun == begun, "seed %" PRIu64 ": a step began after %s", seed, after);
 }
 
-static void end_somewhere(gate *g, dice *d, uint64_t seed) {
-  int64_t begun = gate_hold(g), more = SLI_MIN(begun + roll(d, 9), GOAL);
+static void end_somewhere(gate *g, rng *d, uint64_t seed) {
+  int64_t begun = gate_hold(g), more = SLI_MIN(begun + rng_below(d, 9), GOAL);
   check_still(g, begun, d, "hold", seed);
-  gate_end(g, roll(d, 4) ? more : begun - roll(d, 3)); /* fewer than begun: those begun */
+  gate_end(g, rng_below(d, 4) ? more : begun - rng_below(d, 3)); /* fewer than begun: those begun */
   CHECK(gate_final(g) >= begun, "seed %" PRIu64 ": a step was taken back", seed);
 }
 
 /* Perhaps a hold and an end, then perhaps stops and aborts: after a stop actors may be gone. */
-static void interfere(gate *g, dice *d, uint64_t seed) {
-  spin(roll(d, 60000));
-  if (roll(d, 2)) end_somewhere(g, d, seed);
-  for (uint32_t n = roll(d, 3); n; n--) {
-    spin(roll(d, 30000));
-    bool aborts = !roll(d, 4);
+static void interfere(gate *g, rng *d, uint64_t seed) {
+  spin(rng_below(d, 60000));
+  if (rng_below(d, 2)) end_somewhere(g, d, seed);
+  for (uint32_t n = rng_below(d, 3); n; n--) {
+    spin(rng_below(d, 30000));
+    bool aborts = !rng_below(d, 4);
     if (aborts) gate_abort(g);
     else gate_stop(g);
     check_still(g, gate_look(g).begun, d, aborts ? "abort" : "stop", seed);
@@ -103,11 +103,11 @@ static void interfere(gate *g, dice *d, uint64_t seed) {
 static void one_gate(uint64_t seed) {
   gate g;
   asker askers[ACTORS];
-  dice d = {seed, 0};
+  rng d = {seed, 0};
   gate_init(&g, 0);
   gate_aim(&g, GOAL);
   start(askers, ACTORS, &g, seed);
-  if (roll(&d, 8)) interfere(&g, &d, seed);
+  if (rng_below(&d, 8)) interfere(&g, &d, seed);
   join(askers, ACTORS);
   check_fired(askers, ACTORS, &g, seed);
 }
@@ -121,10 +121,10 @@ typedef struct meddler {
 
 static void *meddle(void *arg) {
   meddler *m = arg;
-  dice d = {m->seed, 0};
+  rng d = {m->seed, 0};
   for (int i = 0; i < 4; i++) {
-    spin(roll(&d, 20000));
-    if (roll(&d, 3)) gate_end(m->gate, SLI_MIN(gate_hold(m->gate) + roll(&d, 3), GOAL));
+    spin(rng_below(&d, 20000));
+    if (rng_below(&d, 3)) gate_end(m->gate, SLI_MIN(gate_hold(m->gate) + rng_below(&d, 3), GOAL));
     else gate_stop(m->gate);
   }
   return NULL;
@@ -152,14 +152,14 @@ static void many_meddle(uint64_t seed) {
 static void gates_end_alike(uint64_t seed) {
   gate g[GATES];
   asker askers[GATES][2];
-  dice d = {seed, 0};
+  rng d = {seed, 0};
   int64_t most = 0;
   for (int i = 0; i < GATES; i++) {
     gate_init(&g[i], 0);
     gate_aim(&g[i], GOAL);
     start(askers[i], 2, &g[i], seed + (uint64_t)i);
   }
-  spin(roll(&d, 60000));
+  spin(rng_below(&d, 60000));
   for (int i = 0; i < GATES; i++) most = SLI_MAX(most, gate_hold(&g[i]));
   for (int i = 0; i < GATES; i++) gate_end(&g[i], most);
   for (int i = 0; i < GATES; i++) {
@@ -203,13 +203,13 @@ static void workers_hear(const sl_plan *plan, uint64_t seed) {
   sl_runtime *rt;
   pthread_t thread;
   void *status;
-  dice d = {seed, 0};
+  rng d = {seed, 0};
   CHECK(!sl_runtime_create(plan, &(sl_runtime_options){.workers = 1 + (int)(seed % 2)}, &rt), "%s",
         sl_detail());
   CHECK(!pthread_create(&thread, NULL, run_on, rt), "no thread");
   while (sl_runtime_begun(rt) < 3) sched_yield();
-  int64_t last = sl_runtime_hold(rt) + 1 + roll(&d, 3);
-  spin(roll(&d, roll(&d, 2) ? 4000 : 200000));
+  int64_t last = sl_runtime_hold(rt) + 1 + rng_below(&d, 3);
+  spin(rng_below(&d, rng_below(&d, 2) ? 4000 : 200000));
   sl_runtime_end_at(rt, last);
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);

@@ -23,7 +23,7 @@ static void make(const sl_call *call) {
   *(volatile int64_t *)call->out[0] = call->attrs->heads * (int64_t)MARK + call->tick.number;
 }
 
-static void look(const sl_call *call) {
+static void rs(const sl_call *call) {
   const volatile int64_t *slot = call->in[0];
   int64_t want = call->attrs->heads * (int64_t)MARK + call->tick.number;
   CHECK(*slot == want, "register %d at tick %lld holds %lld", call->attrs->heads,
@@ -32,7 +32,7 @@ static void look(const sl_call *call) {
   CHECK(*slot == want, "register %d changes while it is read", call->attrs->heads);
 }
 
-static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)}, look_row = {.name = "look", .kernels = SL_CPU_KERNEL(look)};
+static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)}, look_row = {.name = "look", .kernels = SL_CPU_KERNEL(rs)};
 static const sl_type type = {SL_F64, 0, {0}};
 
 /* Of an actor with so many inputs and outputs; the value is input 0, or output 0. */

@@ -15,7 +15,7 @@
 #include "actors/run/run.h"
 #include "base/base.h"
 #include "tests/support/actors_plans.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/loopback.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -50,9 +50,9 @@ static int32_t room(const product *p) { return p->rows ? p->rows : FULL_ROWS; }
 
 /* How many rows of a key are valid: often none, sometimes all. */
 static int32_t extent_of(const net *n, const product *p, int64_t key) {
-  dice d = {n->seed * 1000 + (uint64_t)p->reg, (uint64_t)key * 2};
+  rng d = {n->seed * 1000 + (uint64_t)p->reg, (uint64_t)key * 2};
   if (!p->rows) return FULL_ROWS;
-  return roll(&d, 3) ? (int32_t)roll(&d, (uint32_t)p->rows + 1) : 0;
+  return rng_below(&d, 3) ? (int32_t)rng_below(&d, (uint32_t)p->rows + 1) : 0;
 }
 
 static float value_of(const product *p, int64_t key, int64_t i) {
@@ -180,8 +180,8 @@ static sl_program *write_program(sl_plan *plan, const node *me) {
 
 static int process_of(const net *n, int device) { return device * n->nprocesses / n->ndevices; }
 
-static int32_t add_register(net *n, dice *d, const product *p, int device) {
-  sl_register r = {.name = "r", .quota_name = "r", .quota = 1 + (int)roll(d, 3), .pool = SL_NONE,
+static int32_t add_register(net *n, rng *d, const product *p, int device) {
+  sl_register r = {.name = "r", .quota_name = "r", .quota = 1 + (int)rng_below(d, 3), .pool = SL_NONE,
                    .device = device, .memory = SL_MEMORY_ACTIVATIONS, .rows = p->rows,
                    .slot_bytes = 512, .payload_bytes = (size_t)(room(p) * p->width) * sizeof(float)};
   return sl_plan_add_register(n->plan, r);
@@ -192,7 +192,7 @@ static int32_t link_queue(const net *n, int from, int to) {
   return n->ndevices + from * n->nprocesses + to;
 }
 
-static void add_link(net *n, dice *d, product *p, int from, int to) {
+static void add_link(net *n, rng *d, product *p, int from, int to) {
   int32_t each = sl_plan_map_each(n->plan);
   p->at[process_of(n, to)] = add_register(n, d, p, to);
   sl_plan_add_actor(n->plan, (sl_actor){
@@ -205,48 +205,48 @@ static void add_link(net *n, dice *d, product *p, int from, int to) {
 static int device_of(const net *n, const product *p) { return n->plan->regs[p->reg].device; }
 
 /* Where a node reads it. */
-static int32_t reach(net *n, dice *d, product *p, int device) {
+static int32_t reach(net *n, rng *d, product *p, int device) {
   int to = process_of(n, device), from = device_of(n, p);
   if (process_of(n, from) == to) return p->reg;
   if (p->at[to] == SL_NONE) add_link(n, d, p, from, device);
   return p->at[to];
 }
 
-static void add_node(net *n, dice *d, int i) {
+static void add_node(net *n, rng *d, int i) {
   node *me = &n->of[i];
   int32_t each = sl_plan_map_each(n->plan);
   sl_port in[MOST_IN], out[MOST_OUT];
-  *me = (node){.net = n, .id = i, .device = (int)roll(d, (uint32_t)n->ndevices),
-               .nout = 1 + (int)roll(d, MOST_OUT), .staged = roll(d, 2)};
-  me->nin = i ? (int)roll(d, MOST_IN + 1) : 0;
+  *me = (node){.net = n, .id = i, .device = (int)rng_below(d, (uint32_t)n->ndevices),
+               .nout = 1 + (int)rng_below(d, MOST_OUT), .staged = rng_below(d, 2)};
+  me->nin = i ? (int)rng_below(d, MOST_IN + 1) : 0;
   for (int k = 0; k < me->nin; k++) {
-    node *from = &n->of[roll(d, (uint32_t)i)];
-    product *p = &from->out[roll(d, (uint32_t)from->nout)];
+    node *from = &n->of[rng_below(d, (uint32_t)i)];
+    product *p = &from->out[rng_below(d, (uint32_t)from->nout)];
     me->in[k] = p;
     in[k] = (sl_port){reach(n, d, p, me->device), each};
   }
   for (int o = 0; o < me->nout; o++) {
     product *p = &me->out[o];
-    *p = (product){.rows = roll(d, 4) ? 1 + (int)roll(d, 12) : 0, .width = 1 + (int)roll(d, 5)};
+    *p = (product){.rows = rng_below(d, 4) ? 1 + (int)rng_below(d, 12) : 0, .width = 1 + (int)rng_below(d, 5)};
     for (int q = 0; q < MOST_PROCESSES; q++) p->at[q] = SL_NONE;
     p->reg = add_register(n, d, p, me->device);
     p->blank = p->rows && n->plan->queues[me->device].run_ahead == 1;
     out[o] = (sl_port){p->reg, each};
   }
-  me->buckets = me->nin && me->in[0]->rows >= BUCKETS && roll(d, 2);
+  me->buckets = me->nin && me->in[0]->rows >= BUCKETS && rng_below(d, 2);
   sl_plan_add_actor(n->plan, (sl_actor){
       .name = sl_plan_format(n->plan, "work%d", i), .queue = me->device, .stage = SL_NONE,
       .chunk = SL_NONE, .ticks = each, .firings_per_step = n->microbatches, .nin = me->nin,
       .nout = me->nout, .in = in, .out = out, .program = write_program(n->plan, me)});
 }
 
-static void add_devices(net *n, dice *d) {
+static void add_devices(net *n, rng *d) {
   for (int i = 0; i < n->ndevices; i++) {
     sl_device device = {.name = sl_plan_format(n->plan, "cpu:%d", i), .kind = "cpu", .threads = 1,
                         .process = process_of(n, i), .at = {[SL_AT_STAGE] = i}};
     device.room[SL_SPACE_DEVICE].workspace_bytes = 1024;
     sl_plan_add_device(n->plan, device);
-    bool later = n->nprocesses == 1 && roll(d, 2); /* a carrier asks only links for completions */
+    bool later = n->nprocesses == 1 && rng_below(d, 2); /* a carrier asks only links for completions */
     sl_plan_add_queue(n->plan, (sl_queue){.name = "q", .device = i, .run_ahead = later ? 3 : 1,
                                           .ops = later ? &later_queue : &sl_queue_cpu});
   }
@@ -257,11 +257,11 @@ static void add_devices(net *n, dice *d) {
 }
 
 static void make_net(net *n, uint64_t seed, int nprocesses) {
-  dice d = {seed, 0};
+  rng d = {seed, 0};
   *n = (net){.seed = seed, .nprocesses = nprocesses};
-  n->ndevices = nprocesses + (int)roll(&d, 3);
-  n->microbatches = 1 + (int)roll(&d, 5);
-  n->nnodes = 2 + (int)roll(&d, MOST_ACTORS - 1);
+  n->ndevices = nprocesses + (int)rng_below(&d, 3);
+  n->microbatches = 1 + (int)rng_below(&d, 5);
+  n->nnodes = 2 + (int)rng_below(&d, MOST_ACTORS - 1);
   n->plan = sl_plan_create(n->microbatches, 1);
   add_devices(n, &d);
   for (int i = 0; i < n->nnodes; i++) add_node(n, &d, i);

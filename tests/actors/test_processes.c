@@ -116,7 +116,7 @@ static void tell_at_once(sl_runtime *rt, const sl_runtime *other) {
 }
 
 /* Process 0 knows of all what each knows of itself. */
-static void figures_add_up(const char *schedule, job *j) {
+static void statistics_add_up(const char *schedule, job *j) {
   const sl_plan *plan = j->of[0].model.plan;
   sl_runtime *rt = j->of[0].rt;
   uint64_t firings = sl_runtime_count(rt).firings;
@@ -131,7 +131,7 @@ static void figures_add_up(const char *schedule, job *j) {
   CHECK(sl_runtime_trace(rt, &records, &dropped) == firings && !dropped, "%s: so do records",
         schedule);
   free(records);
-  sl_figures f = sl_runtime_figures(rt);
+  sl_statistics f = sl_runtime_statistics(rt);
   CHECK(f.step_seconds > 0, "%s: a step takes time", schedule);
   for (int32_t d = 0; d < plan->ndevices; d++)
     CHECK(f.devices[d].busy_seconds > 0 && f.devices[d].peak_activations > 0,
@@ -167,7 +167,7 @@ static losses train(const char *schedule, char *text, int nprocesses, int worker
   CHECK(l.count == STEPS, "%s: process 0 reports every step", schedule);
   for (int i = 1; i < nprocesses; i++)
     CHECK(!j.of[i].losses.count, "%s: only process 0 reports", schedule);
-  figures_add_up(schedule, &j);
+  statistics_add_up(schedule, &j);
   finish(&j);
   return l;
 }
@@ -236,7 +236,7 @@ static void old_steps_are_left_out(void) {
   size_t n = sl_runtime_trace(j.of[0].rt, &records, &dropped);
   free(records);
   CHECK(dropped && n + dropped == firings, "%zu records, %" PRIu64 " dropped", n, dropped);
-  sl_figures f = sl_runtime_figures(j.of[0].rt);
+  sl_statistics f = sl_runtime_statistics(j.of[0].rt);
   CHECK(f.step_seconds > 0, "the last steps are known");
   free(f.devices);
   finish(&j);

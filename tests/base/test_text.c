@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -50,10 +50,10 @@ static void figures_have_units(void) {
 }
 
 static void check_one(uint64_t seed) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   char text[40], out[64], again[64];
-  size_t n = roll(&d, sizeof text), size = 1 + roll(&d, sizeof out);
-  for (size_t i = 0; i < n; i++) text[i] = (char)(1 + roll(&d, 255));
+  size_t n = rng_below(&d, sizeof text), size = 1 + rng_below(&d, sizeof out);
+  for (size_t i = 0; i < n; i++) text[i] = (char)(1 + rng_below(&d, 255));
   text[n] = 0;
   memset(out, 'x', sizeof out);
   sli_escape(out, size, text);

@@ -93,16 +93,16 @@ class Connection:
 # ---- ordinary clients ------------------------------------------------------------------------------
 
 
-def ordinary(port, dice):
-    kind = dice.randrange(5)
+def ordinary(port, rng):
+    kind = rng.randrange(5)
     if kind == 0:
-        request = post(TEXTS, {"prompt": "soak %d " % dice.randrange(100), "max_tokens": 8})
+        request = post(TEXTS, {"prompt": "soak %d " % rng.randrange(100), "max_tokens": 8})
     elif kind == 1:
-        request = post(TEXTS, {"prompt": [1, 2, dice.randrange(200)], "max_tokens": 20, "stream": True, "n": 2})
+        request = post(TEXTS, {"prompt": [1, 2, rng.randrange(200)], "max_tokens": 20, "stream": True, "n": 2})
     elif kind == 2:
         request = post(CHATS, {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "stream": True})
     elif kind == 3:
-        request = post(TEXTS, {"prompt": "x" * dice.randrange(1, 40), "max_tokens": 6, "logprobs": 3})
+        request = post(TEXTS, {"prompt": "x" * rng.randrange(1, 40), "max_tokens": 6, "logprobs": 3})
     else:
         request = head(b"GET", b"/v1/models")
     with Connection(port) as c:
@@ -112,10 +112,10 @@ def ordinary(port, dice):
 
 
 def ordinary_all(port, end, counts, seed):
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     while not end.is_set():
         try:
-            status, body = ordinary(port, dice)
+            status, body = ordinary(port, rng)
         except OSError as e:
             status, body = 0, str(e).encode()
         with counts["lock"]:
@@ -128,11 +128,11 @@ def ordinary_all(port, end, counts, seed):
 # ---- attacks -------------------------------------------------------------------------------------------
 
 
-def long_body(dice):
-    n = dice.randrange(1000, 40000)
+def long_body(rng):
+    n = rng.randrange(1000, 40000)
     message = b'{"role":"user","content":"a"}'
     part = b'{"type":"text","text":"a"}'
-    return dice.choice([
+    return rng.choice([
         b'{"messages":[{"role":"user","content":[' + b",".join([part] * n) + b"]}]}",
         b'{"messages":[' + b",".join([message] * n) + b"]}",
         b'{"prompt":[' + b",".join([b"1"] * 6 * n) + b"]}",
@@ -144,21 +144,21 @@ def long_body(dice):
         bytes(50 * n), b'{"prompt":"' + b"\\u00e4" * 6 * n + b'"}'])
 
 
-def send_long(port, dice, hold):
+def send_long(port, rng, hold):
     with Connection(port, 20) as c:
-        c.s.sendall(post(dice.choice([TEXTS, CHATS]), long_body(dice)))
-        if dice.randrange(3):
+        c.s.sendall(post(rng.choice([TEXTS, CHATS]), long_body(rng)))
+        if rng.randrange(3):
             c.answer()
 
 
-def leave_body(port, dice, hold):
+def leave_body(port, rng, hold):
     """Sends most of 4 MiB, and no more."""
     c = Connection(port, 5)
     hold.append(c)
-    c.s.sendall(head(b"POST", TEXTS, b"Content-Length: 4194304\r\n") + bytes(dice.randrange(4190000)))
+    c.s.sendall(head(b"POST", TEXTS, b"Content-Length: 4194304\r\n") + bytes(rng.randrange(4190000)))
 
 
-def leave_answers(port, dice, hold):
+def leave_answers(port, rng, hold):
     """Pipelines requests whose answers nobody reads."""
     c = Connection(port, 0.2, 4096)
     hold.append(c)
@@ -166,38 +166,38 @@ def leave_answers(port, dice, hold):
         c.s.sendall(head(b"GET", b"/metrics") * 200)
 
 
-def leave_stream(port, dice, hold):
+def leave_stream(port, rng, hold):
     c = Connection(port, 5, 4096)
     hold.append(c)
     c.s.sendall(post(TEXTS, {"prompt": "a", "max_tokens": 60, "n": 64, "stream": True, "logprobs": 20}))
 
 
-def say_nothing(port, dice, hold):
+def say_nothing(port, rng, hold):
     for _ in range(50):
         hold.append(Connection(port, 5))
-        hold[-1].s.sendall(dice.choice([b"", b"P", head(b"POST", TEXTS)[:-2], head(b"POST", TEXTS, b"Content-Length: 9\r\n")]))
+        hold[-1].s.sendall(rng.choice([b"", b"P", head(b"POST", TEXTS)[:-2], head(b"POST", TEXTS, b"Content-Length: 9\r\n")]))
 
 
-def hang_up(port, dice, hold):
+def hang_up(port, rng, hold):
     with Connection(port, 5) as c:
-        c.s.sendall(post(TEXTS, {"prompt": "a", "max_tokens": 60, "n": dice.randrange(1, 9), "stream": bool(dice.randrange(2))}))
-        c.s.sendall(head(b"GET", b"/health") * dice.choice([0, 3000]))
-        time.sleep(dice.random() / 20)
+        c.s.sendall(post(TEXTS, {"prompt": "a", "max_tokens": 60, "n": rng.randrange(1, 9), "stream": bool(rng.randrange(2))}))
+        c.s.sendall(head(b"GET", b"/health") * rng.choice([0, 3000]))
+        time.sleep(rng.random() / 20)
 
 
-def half_close(port, dice, hold):
+def half_close(port, rng, hold):
     with Connection(port, 20) as c:
         c.s.sendall(post(TEXTS, {"prompt": "a", "max_tokens": 5}))
         c.s.shutdown(socket.SHUT_WR)
         c.answer()
 
 
-def noise(port, dice, hold):
+def noise(port, rng, hold):
     good = post(TEXTS, {"prompt": "a", "max_tokens": 2})
-    at = dice.randrange(len(good))
+    at = rng.randrange(len(good))
     with Connection(port, 5) as c:
-        c.s.sendall(dice.choice([dice.randbytes(3000), good[:at] + dice.randbytes(4) + good[at + 3:], good[:at], b"\r\n" * 3000,
-                                 head(b"POST", TEXTS, b"Transfer-Encoding: chunked\r\n") + b"1;%s\r\na\r\n" % (b"x" * 200) * 900]))
+        c.s.sendall(rng.choice([rng.randbytes(3000), good[:at] + rng.randbytes(4) + good[at + 3:], good[:at], b"\r\n" * 3000,
+                                head(b"POST", TEXTS, b"Transfer-Encoding: chunked\r\n") + b"1;%s\r\na\r\n" % (b"x" * 200) * 900]))
 
 
 ATTACKS = (send_long, send_long, leave_body, leave_body, leave_answers, leave_stream, say_nothing, hang_up, half_close, noise)
@@ -205,14 +205,14 @@ ATTACKS = (send_long, send_long, leave_body, leave_body, leave_answers, leave_st
 
 def attack(port, end, seed):
     """Runs one attack after another in a process, and keeps their connections open for a while."""
-    dice, hold = random.Random(seed), []
+    rng, hold = random.Random(seed), []
     while not end.is_set():
         try:
-            dice.choice(ATTACKS)(port, dice, hold)
+            rng.choice(ATTACKS)(port, rng, hold)
         except OSError:
             pass
-        while len(hold) > 400 or (hold and dice.randrange(40) == 0):
-            hold.pop(dice.randrange(len(hold))).s.close()
+        while len(hold) > 400 or (hold and rng.randrange(40) == 0):
+            hold.pop(rng.randrange(len(hold))).s.close()
     for c in hold:
         c.s.close()
 

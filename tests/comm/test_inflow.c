@@ -10,15 +10,15 @@
 #include "comm/net/handshake.h"
 #include "comm/net/inflow.h"
 #include "comm/net/seal.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 enum { MESSAGES = 12, MOST_BYTES = 3000, STREAM_BYTES = MESSAGES * (MOST_BYTES + 64) };
 
-static dice d;
+static rng d;
 
-static uint32_t draw(size_t sides) { return roll(&d, (uint32_t)sides); }
+static uint32_t draw(size_t sides) { return rng_below(&d, (uint32_t)sides); }
 
 /* ---- streams --------------------------------------------------------------------------- */
 

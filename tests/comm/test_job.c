@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job that programs join by the library alone: it runs more than once, and stops
  * everywhere after the same step; figures of any length come together in process 0; who has
- * other terms, or another plan, is refused by name; a process that fails ends the job with its
+ * another fingerprint, or another plan, is refused by name; a process that fails ends the job with its
  * own words; and a program that nobody has started in several is a job of one.
  * labels: smoke */
 #include <string.h>
@@ -136,11 +136,11 @@ static void stops_at_one_step(process *p) {
 }
 
 /* All are told the same, by name and with both values. */
-static void check_refused(process *p, int nterms, const sl_term *terms, int ticks,
+static void check_refused(process *p, int nfingerprint, const sl_fingerprint_item *fingerprint, int ticks,
                           const char *text) {
   sl_job *job = open_job(p);
   sl_plan *plan = make_plan(p->n, ticks);
-  sl_status status = sl_job_end(job, sl_job_join(job, plan, nterms, terms));
+  sl_status status = sl_job_end(job, sl_job_join(job, plan, nfingerprint, fingerprint));
   CHECK(status && strstr(sl_detail(), text), "process %d: %d, %s", p->self, status, sl_detail());
   CHECK(p->self || status == SL_E_INPUT, "an input is wrong");
   sl_job_close(job);
@@ -148,19 +148,19 @@ static void check_refused(process *p, int nterms, const sl_term *terms, int tick
 }
 
 static void other_values_are_refused(process *p) {
-  sl_term terms[] = {{"--data", "a.txt"}, {"--seed", p->self == 2 ? "7" : "1"}};
-  check_refused(p, 2, terms, 10, "process 2 has --seed 7, process 0 has --seed 1");
+  sl_fingerprint_item fingerprint[] = {{"--data", "a.txt"}, {"--seed", p->self == 2 ? "7" : "1"}};
+  check_refused(p, 2, fingerprint, 10, "process 2 has --seed 7, process 0 has --seed 1");
 }
 
-static void a_missing_term_is_refused(process *p) {
-  sl_term terms[] = {{"--seed", "1"}, {"--save", "w"}};
-  check_refused(p, p->self == 1 ? 1 : 2, terms, 10,
+static void a_missing_setting_is_refused(process *p) {
+  sl_fingerprint_item fingerprint[] = {{"--seed", "1"}, {"--save", "w"}};
+  check_refused(p, p->self == 1 ? 1 : 2, fingerprint, 10,
                 "process 1 has no --save, process 0 has --save w");
 }
 
-static void one_more_term_is_refused(process *p) {
-  sl_term terms[] = {{"--seed", "1"}, {"--save", "w"}};
-  check_refused(p, p->self == 1 ? 2 : 1, terms, 10,
+static void one_more_setting_is_refused(process *p) {
+  sl_fingerprint_item fingerprint[] = {{"--seed", "1"}, {"--save", "w"}};
+  check_refused(p, p->self == 1 ? 2 : 1, fingerprint, 10,
                 "process 1 has --save w, process 0 has no --save");
 }
 
@@ -204,7 +204,7 @@ static void a_program_alone_is_a_job(void) {
   CHECK(!sl_job_open(NULL, &job), "%s", sl_detail());
   CHECK(sl_job_process(job) == 0 && sl_job_processes(job) == 1, "one of one");
   sl_plan *plan = make_plan(1, 10);
-  CHECK(!sl_job_join(job, plan, 1, &(sl_term){"--seed", "1"}), "%s", sl_detail());
+  CHECK(!sl_job_join(job, plan, 1, &(sl_fingerprint_item){"--seed", "1"}), "%s", sl_detail());
   sl_runtime *rt = make_runtime(job, plan, 0);
   CHECK(!sl_job_peers(job) && !sl_job_attach(job, rt, 0), "nobody else");
   CHECK(!sl_job_run(job, 3) && !sl_job_gather(job, 0), "%s", sl_detail());
@@ -222,8 +222,8 @@ int main(void) {
   RUN_AS("long_figures_are_gathered", run_job(2, long_figures_are_gathered));
   RUN_AS("stops_at_one_step", run_job(3, stops_at_one_step));
   RUN_AS("other_values_are_refused", run_job(3, other_values_are_refused));
-  RUN_AS("a_missing_term_is_refused", run_job(2, a_missing_term_is_refused));
-  RUN_AS("one_more_term_is_refused", run_job(2, one_more_term_is_refused));
+  RUN_AS("a_missing_term_is_refused", run_job(2, a_missing_setting_is_refused));
+  RUN_AS("one_more_term_is_refused", run_job(2, one_more_setting_is_refused));
   RUN_AS("another_plan_is_refused", run_job(2, another_plan_is_refused));
   RUN_AS("too_much_for_a_meeting_is_refused", run_job(2, too_much_for_a_meeting_is_refused));
   RUN_AS("a_failure_ends_the_job", run_job(3, a_failure_ends_the_job));

@@ -27,7 +27,7 @@
 
 #include "base/base.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -126,7 +126,7 @@ static void add_folder(const char *path) {
 
 /* ---- mutations ----------------------------------------------------------------------------------- */
 
-static size_t place(dice *d, size_t end) { return end ? roll(d, (uint32_t)end) : 0; }
+static size_t place(rng *d, size_t end) { return end ? rng_below(d, (uint32_t)end) : 0; }
 
 static void put_in(input *in, size_t at, const void *bytes, size_t count) {
   count = SLI_MIN(count, MOST_BYTES - in->count);
@@ -141,76 +141,78 @@ static void take_out(input *in, size_t at, size_t count) {
   in->count -= count;
 }
 
-static void flip(dice *d, input *in) {
-  if (in->count) in->bytes[place(d, in->count)] ^= (uint8_t)(1u << roll(d, 8));
+static void flip(rng *d, input *in) {
+  if (in->count) in->bytes[place(d, in->count)] ^= (uint8_t)(1u << rng_below(d, 8));
 }
 
-static void any_byte(dice *d, input *in) {
-  if (in->count) in->bytes[place(d, in->count)] = (uint8_t)roll(d, 256);
+static void any_byte(rng *d, input *in) {
+  if (in->count) in->bytes[place(d, in->count)] = (uint8_t)rng_below(d, 256);
 }
 
-static void number(dice *d, input *in) {
+static void number(rng *d, input *in) {
   static const int64_t likely[] = {0, 1, -1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, INT32_MAX, INT32_MIN,
                                    UINT32_MAX, INT64_MAX, INT64_MIN};
   static const size_t widths[] = {1, 2, 4, 8};
-  size_t width = widths[roll(d, SLI_COUNT(widths))];
-  int64_t value = likely[roll(d, SLI_COUNT(likely))];
+  size_t width = widths[rng_below(d, SLI_COUNT(widths))];
+  int64_t value = likely[rng_below(d, SLI_COUNT(likely))];
   if (in->count >= width) memcpy(in->bytes + place(d, in->count - width + 1), &value, width);
 }
 
-static void digits(dice *d, input *in) {
+static void digits(rng *d, input *in) {
   static const char *const likely[] = {"0", "-1", "1", "1e9", "1e308", "1e400", "-0", "0.5", "2147483648", "4294967296",
                                        "9223372036854775807", "18446744073709551616", "null", "true", "[]", "{}", "\"\""};
   size_t at = place(d, in->count), n = 0;
   while (at < in->count && (in->bytes[at] < '0' || in->bytes[at] > '9')) at++;
   while (at + n < in->count && in->bytes[at + n] >= '0' && in->bytes[at + n] <= '9') n++;
-  const char *text = likely[roll(d, SLI_COUNT(likely))];
+  const char *text = likely[rng_below(d, SLI_COUNT(likely))];
   take_out(in, at, n);
   put_in(in, at, text, strlen(text));
 }
 
-static void word(dice *d, input *in) {
+static void word(rng *d, input *in) {
   const char *const *words = fuzz_words;
   uint32_t n = 0;
   while (words && words[n]) n++;
   if (!n) return any_byte(d, in);
-  const char *text = words[roll(d, n)];
+  const char *text = words[rng_below(d, n)];
   size_t at = place(d, in->count + 1);
-  if (roll(d, 2)) take_out(in, at, strlen(text));
+  if (rng_below(d, 2)) take_out(in, at, strlen(text));
   put_in(in, at, text, strlen(text));
 }
 
-static void drop(dice *d, input *in) { take_out(in, place(d, in->count), 1 + roll(d, roll(d, 8) ? 8 : 1024)); }
+static void drop(rng *d, input *in) { take_out(in, place(d, in->count), 1 + rng_below(d, rng_below(d, 8) ? 8 : 1024)); }
 
-static void cut_short(dice *d, input *in) { in->count = place(d, in->count + 1); }
+static void cut_short(rng *d, input *in) { in->count = place(d, in->count + 1); }
 
-static void twice(dice *d, input *in) {
+static void twice(rng *d, input *in) {
   static uint8_t copy[MOST_BYTES];
-  size_t from = place(d, in->count), n = SLI_MIN(1 + (size_t)roll(d, roll(d, 8) ? 32 : 4096), in->count - from);
+  size_t from = place(d, in->count), some = 1 + rng_below(d, rng_below(d, 8) ? 32 : 4096);
+  size_t n = SLI_MIN(some, in->count - from);
   memcpy(copy, in->bytes + from, n);
   put_in(in, place(d, in->count + 1), copy, n);
 }
 
 /* The begin of this one and the end of another. */
-static void cross(dice *d, input *in) {
-  const input *other = &corpus.items[roll(d, (uint32_t)corpus.count)];
+static void cross(rng *d, input *in) {
+  const input *other = &corpus.items[rng_below(d, (uint32_t)corpus.count)];
   size_t from = place(d, other->count);
   cut_short(d, in);
   put_in(in, in->count, other->bytes + from, other->count - from);
 }
 
-static void mutate(dice *d, input *in) {
-  static void (*const ways[])(dice *, input *) = {flip, any_byte, number, digits, word, word, drop, twice, cross, cut_short};
-  for (uint32_t times = 1 + roll(d, roll(d, 4) ? 3 : 12); times; times--) ways[roll(d, SLI_COUNT(ways))](d, in);
+static void mutate(rng *d, input *in) {
+  static void (*const ways[])(rng *, input *) = {flip, any_byte, number, digits, word, word, drop, twice, cross, cut_short};
+  for (uint32_t times = 1 + rng_below(d, rng_below(d, 4) ? 3 : 12); times; times--)
+    ways[rng_below(d, SLI_COUNT(ways))](d, in);
 }
 
 static double now(void) { return 1e-9 * (double)sli_now_ns(); }
 
 static void run_seed(uint64_t seed, double end) {
   static uint8_t room[MOST_BYTES];
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   for (int i = 0; i < PER_SEED && now() < end; i++) {
-    const input *base = &corpus.items[roll(&d, (uint32_t)corpus.count)];
+    const input *base = &corpus.items[rng_below(&d, (uint32_t)corpus.count)];
     input in = {room, base->count};
     memcpy(room, base->bytes, base->count);
     mutate(&d, &in);

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/actorserve/asked.h"
+#include "tools/actorserve/request_params.h"
 #include "tools/actorserve/json.h"
 
 const char *const fuzz_words[] = {
@@ -22,10 +22,10 @@ static void check_text(const char *text) {
 }
 
 /* Checks that every field that was read can be asked for. */
-static void check(const asked *a) {
-  if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > ASKED_MOST_CHOICES || a->max_tokens < 0 || a->top_k < 0) abort();
+static void check(const request_params *a) {
+  if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES || a->max_tokens < 0 || a->top_k < 0) abort();
   if (!(a->temperature >= 0 && isfinite(a->temperature)) || !(a->top_p >= 0 && a->top_p <= 1)) abort();
-  if (a->nstop < 0 || a->nstop > ASKED_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20) abort();
+  if (a->nstop < 0 || a->nstop > PARAMS_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20) abort();
   if (a->chat ? !a->nmessages : !a->nprompts) abort();
   for (int i = 0; i < a->nstop; i++) check_text(a->stop[i]);
   for (int i = 0; i < a->nmessages; i++) check_text(a->messages[i].text);
@@ -39,15 +39,15 @@ static void check(const asked *a) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   for (int chat = 0; chat < 2; chat++) {
     char *body = malloc(count + 1); /* of its own, so that a read behind its end is seen */
-    asked a;
+    request_params a;
     const char *param;
     if (count) memcpy(body, bytes, count);
     body[count] = 0;
-    sl_status status = asked_read(body, count, chat, NULL, &a, &param);
+    sl_status status = request_params_read(body, count, chat, NULL, &a, &param);
     if (status && !*sl_detail()) abort();
     if (!status) check(&a);
-    asked_fini(&a);
-    asked_fini(&a);
+    request_params_fini(&a);
+    request_params_fini(&a);
     free(body);
   }
   return 0;

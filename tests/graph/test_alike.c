@@ -25,7 +25,7 @@ typedef struct prediction {
   sl_graph *g;
   sl_lowered *lowered;
   const sl_plan *plan;
-  sl_figures figures;
+  sl_statistics stats;
 } prediction;
 
 static sl_graph *build(const setting *s) {
@@ -54,12 +54,12 @@ static prediction predict(const setting *s, bool alike) {
                               .simulation.hardware = &hardware, .devices = {.kind = "timed"}};
   CHECK(!sl_lower(p.g, &options, &p.lowered), "%s", sl_detail());
   p.plan = sl_lowered_plan(p.lowered);
-  CHECK(!sl_plan_predict(p.plan, NULL, &p.figures), "%s", sl_detail());
+  CHECK(!sl_plan_predict(p.plan, NULL, &p.stats), "%s", sl_detail());
   return p;
 }
 
 static void forget(prediction *p) {
-  free(p->figures.devices);
+  free(p->stats.devices);
   sl_lowered_destroy(p->lowered);
   sl_graph_destroy(p->g);
 }
@@ -68,7 +68,7 @@ static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
 static void compare_device(const char *name, const prediction *one, const prediction *all, int d,
                            int ranks) {
-  const sl_device_figures *a = &one->figures.devices[d], *b = &all->figures.devices[d * ranks];
+  const sl_device_statistics *a = &one->stats.devices[d], *b = &all->stats.devices[d * ranks];
   CHECK(near(a->busy_seconds, b->busy_seconds), "%s, stage %d: busy for %.9g s, not %.9g", name, d,
         a->busy_seconds, b->busy_seconds);
   CHECK(near(a->span_seconds, b->span_seconds), "%s, stage %d: a span of %.9g s, not %.9g", name,
@@ -104,8 +104,8 @@ static void compare_moved(const char *name, const prediction *one, const predict
 static double first_bubble(const prediction *all, int stages, int ranks) {
   double busy = 0, span = 0;
   for (int d = 0; d < stages; d++) {
-    busy += all->figures.devices[d * ranks].busy_seconds / stages;
-    span = SLI_MAX(span, all->figures.devices[d * ranks].span_seconds);
+    busy += all->stats.devices[d * ranks].busy_seconds / stages;
+    span = SLI_MAX(span, all->stats.devices[d * ranks].span_seconds);
   }
   return 1 - busy / span;
 }
@@ -119,14 +119,14 @@ static void compare(const setting *s) {
         "%s: %d and %d devices", name, one.plan->ndevices, all.plan->ndevices);
   CHECK(sl_lowered_alike(one.lowered) == ranks && sl_lowered_alike(all.lowered) == 1,
         "%s: a device stands for %d", name, sl_lowered_alike(one.lowered));
-  printf("%s: %.9g s, bubble %.4g\n", name, all.figures.step_seconds, all.figures.bubble_fraction);
-  CHECK(near(one.figures.step_seconds, all.figures.step_seconds), "%s: a step of %.9g s, not %.9g",
-        name, one.figures.step_seconds, all.figures.step_seconds);
+  printf("%s: %.9g s, bubble %.4g\n", name, all.stats.step_seconds, all.stats.bubble_fraction);
+  CHECK(near(one.stats.step_seconds, all.stats.step_seconds), "%s: a step of %.9g s, not %.9g",
+        name, one.stats.step_seconds, all.stats.step_seconds);
   double bubble = first_bubble(&all, s->stages, ranks);
-  CHECK(near(one.figures.bubble_fraction, bubble), "%s: bubble %.9g, not %.9g", name,
-        one.figures.bubble_fraction, bubble);
-  CHECK(one.figures.bubble_fraction <= all.figures.bubble_fraction + 1e-9, "%s: bubble %.9g of %.9g",
-        name, one.figures.bubble_fraction, all.figures.bubble_fraction);
+  CHECK(near(one.stats.bubble_fraction, bubble), "%s: bubble %.9g, not %.9g", name,
+        one.stats.bubble_fraction, bubble);
+  CHECK(one.stats.bubble_fraction <= all.stats.bubble_fraction + 1e-9, "%s: bubble %.9g of %.9g",
+        name, one.stats.bubble_fraction, all.stats.bubble_fraction);
   for (int d = 0; d < s->stages; d++) compare_device(name, &one, &all, d, ranks);
   compare_moved(name, &one, &all, s->stages, ranks);
   CHECK(near(sl_lowered_flops(one.lowered), sl_lowered_flops(all.lowered)), "%s: the same flops",

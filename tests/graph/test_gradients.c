@@ -7,7 +7,7 @@
 
 #include <sluice/sluice.h>
 
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/seeds.h"
 
@@ -81,11 +81,11 @@ static void check_gradients(sl_graph *g, const char *what) {
   interp in = interp_create(g, 3);
   interp_backward(&in, 0);
   double loss = interp_forward(&in, 0);
-  dice d = {.key = 5};
+  rng d = {.key = 5};
   for (int p = 0; p < g->nparams; p++) {
     const sl_tensor *param = g->params[p];
     for (int k = 0; k < 3; k++) {
-      int64_t i = roll(&d, (uint32_t)sl_type_elements(&param->type));
+      int64_t i = rng_below(&d, (uint32_t)sl_type_elements(&param->type));
       double found = found_gradient(&in, param, i);
       double wanted;
       CHECK(is_slope(&in, param, i, found, loss, &wanted),
@@ -119,8 +119,8 @@ static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
 }
 
 /* One random op on x, or on x and an older tensor y; [B, T, WIDTH] all of them. */
-static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
-  switch (roll(d, 18)) {
+static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
+  switch (rng_below(d, 18)) {
     case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
     case 1: return sl_linear_transposed(g, x, weight(g, WIDTH, WIDTH), NULL);
     case 2: return sl_gelu(g, x);
@@ -142,7 +142,7 @@ static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
     case 14: { /* halves change places */
       sl_tensor *halves[2];
       sl_split(g, x, -1, 2, NULL, halves);
-      return sl_concat(g, -1, 2, ((sl_tensor *[]){halves[1], roll(d, 2) ? halves[0] : halves[1]}));
+      return sl_concat(g, -1, 2, ((sl_tensor *[]){halves[1], rng_below(d, 2) ? halves[0] : halves[1]}));
     }
     case 15: {
       sl_tensor *all[] = {x, sl_slice(g, sl_concat(g, 1, 2, ((sl_tensor *[]){y, x})), 1, 1, sl_dim(x, 1)), x};
@@ -158,20 +158,20 @@ static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
 }
 
 static void random_model(uint64_t seed) {
-  dice d = {.key = seed};
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)roll(&d, 3)});
+  rng d = {.key = seed};
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)rng_below(&d, 3)});
   data source;
-  int64_t rows = 1 + roll(&d, 2), length = 2 + roll(&d, 5);
+  int64_t rows = 1 + rng_below(&d, 2), length = 2 + rng_below(&d, 5);
   make_data(&source, rows, length, WIDTH, VOCAB);
   sl_tensor *given[2], *kept[16];
   sl_data(g, &source.source, given);
-  int n = 0, depth = 2 + (int)roll(&d, 8);
+  int n = 0, depth = 2 + (int)rng_below(&d, 8);
   sl_tensor *table = weight(g, VOCAB, WIDTH);
-  kept[n++] = roll(&d, 2) ? sl_linear(g, given[0], weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0))
+  kept[n++] = rng_below(&d, 2) ? sl_linear(g, given[0], weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0))
                           : sl_embedding(g, given[1], table);
   for (int i = 0; i < depth; i++) {
-    if (!roll(&d, 3)) sl_block(g, "b");
-    sl_tensor *x = random_op(g, &d, kept[n - 1], kept[roll(&d, (uint32_t)n)]);
+    if (!rng_below(&d, 3)) sl_block(g, "b");
+    sl_tensor *x = random_op(g, &d, kept[n - 1], kept[rng_below(&d, (uint32_t)n)]);
     kept[n++] = x;
   }
   sl_tensor *last = kept[n - 1]; /* [B, T, WIDTH] */

@@ -8,7 +8,7 @@
 
 #include <sluice/sluice.h>
 
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/seeds.h"
 
@@ -42,7 +42,7 @@ static sl_tensor *vector(sl_graph *g, float mean) {
 
 /* ---- models ------------------------------------------------------------------------ */
 
-typedef void making(sl_graph *g, dice *d, sl_tensor *const *data);
+typedef void making(sl_graph *g, rng *d, sl_tensor *const *data);
 
 /* A sum whose gradient goes first to what could lie over it, then to what reads it as well. */
 static sl_tensor *forked(sl_graph *g, sl_tensor *x) {
@@ -51,8 +51,8 @@ static sl_tensor *forked(sl_graph *g, sl_tensor *x) {
 }
 
 /* One op on x, or on x and an older tensor. */
-static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
-  switch (roll(d, 13)) {
+static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
+  switch (rng_below(d, 13)) {
     case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL);
     case 1: return sl_gelu(g, x);
     case 2: return sl_tanh(g, x);
@@ -69,24 +69,24 @@ static sl_tensor *random_op(sl_graph *g, dice *d, sl_tensor *x, sl_tensor *y) {
   }
 }
 
-static void random_model(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void random_model(sl_graph *g, rng *d, sl_tensor *const *data) {
   sl_tensor *kept[20];
   int n = 0;
   kept[n++] = sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL);
-  for (int i = 3 + (int)roll(d, 12); i > 0; i--) {
-    if (!roll(d, 3)) sl_block(g, "b%d", i);
-    sl_tensor *x = random_op(g, d, kept[n - 1], kept[roll(d, (uint32_t)n)]);
+  for (int i = 3 + (int)rng_below(d, 12); i > 0; i--) {
+    if (!rng_below(d, 3)) sl_block(g, "b%d", i);
+    sl_tensor *x = random_op(g, d, kept[n - 1], kept[rng_below(d, (uint32_t)n)]);
     kept[n++] = x;
   }
   sl_block(g, "head");
   sl_tensor *last = sl_tanh(g, kept[n - 1]);
-  if (roll(d, 2)) sl_train(g, sl_mse(g, roll(d, 2) ? last : sl_gelu(g, last), data[0]), NULL);
+  if (rng_below(d, 2)) sl_train(g, sl_mse(g, rng_below(d, 2) ? last : sl_gelu(g, last), data[0]), NULL);
   else
     sl_train(g, sl_cross_entropy(g, sl_linear(g, last, weight(g, VOCAB, WIDTH), NULL), data[1]),
              NULL);
 }
 
-static void logits_for_the_loss_alone(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void logits_for_the_loss_alone(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   sl_tensor *x = sl_gelu(g, sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL));
   sl_block(g, "head");
@@ -95,7 +95,7 @@ static void logits_for_the_loss_alone(sl_graph *g, dice *d, sl_tensor *const *da
 }
 
 /* The gradient of tanh reads its output. */
-static void logits_for_the_way_back(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void logits_for_the_way_back(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   sl_tensor *x = sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL);
   sl_block(g, "head");
@@ -104,7 +104,7 @@ static void logits_for_the_way_back(sl_graph *g, dice *d, sl_tensor *const *data
 }
 
 /* Parameters outlive everything. */
-static void logits_that_are_a_parameter(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void logits_that_are_a_parameter(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   sl_tensor *y = sl_param(g, SL_TYPE(SL_F32, ROWS, POSITIONS, VOCAB), SL_NORMAL(1), "logits");
   sl_train(g, sl_cross_entropy(g, y, data[1]), NULL);
@@ -153,15 +153,15 @@ static void two_losses(sl_graph *g, sl_tensor *const *data, const sl_op *op, boo
   sl_train(g, loss, NULL);
 }
 
-static void losses_weighed(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void losses_weighed(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   two_losses(g, data, &weigh, false);
 }
-static void losses_together(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void losses_together(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   two_losses(g, data, &both, false);
 }
-static void losses_apart(sl_graph *g, dice *d, sl_tensor *const *data) {
+static void losses_apart(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   two_losses(g, data, &both, true);
 }
@@ -175,7 +175,7 @@ typedef struct how {
 } how;
 
 static sl_graph *build(making *make, uint64_t seed, const how *h) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   int microbatches = h->microbatches ? h->microbatches : MICROBATCHES;
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = microbatches, .pieces = h->pieces});
   sl_tensor *data[2];

@@ -12,7 +12,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-static uint32_t roll(uint64_t seed, uint32_t *count, uint32_t sides) {
+static uint32_t rng_below(uint64_t seed, uint32_t *count, uint32_t sides) {
   uint32_t words[4] = {(*count)++};
   sli_philox(words, seed);
   return words[0] % sides;
@@ -88,16 +88,16 @@ static int brute(int n, const float *costs, int stages, const int *forced, doubl
 static void the_cut_is_the_best(seeds s) {
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     uint32_t count = 0;
-    int n = 1 + (int)roll(seed, &count, 11), stages = 1 + (int)roll(seed, &count, (uint32_t)n);
+    int n = 1 + (int)rng_below(seed, &count, 11), stages = 1 + (int)rng_below(seed, &count, (uint32_t)n);
     float costs[16];
     int given[16], forced[16], of[16];
-    bool force = roll(seed, &count, 3) == 0;
+    bool force = rng_below(seed, &count, 3) == 0;
     for (int b = 0; b < n; b++) {
-      costs[b] = (float)(1 + roll(seed, &count, 9));
+      costs[b] = (float)(1 + rng_below(seed, &count, 9));
       given[b] = -1;
     }
-    int from = (int)roll(seed, &count, (uint32_t)n);
-    if (force) given[from] = (int)roll(seed, &count, (uint32_t)stages);
+    int from = (int)rng_below(seed, &count, (uint32_t)n);
+    if (force) given[from] = (int)rng_below(seed, &count, (uint32_t)stages);
     for (int b = 0; b < n; b++) forced[b] = force && b >= from ? given[from] : -1;
     sl_graph *g = chain(n, costs, given);
     double max, squares, found_squares;

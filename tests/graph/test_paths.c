@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 #include "graph/schedule/schedule.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -33,16 +33,16 @@ typedef struct scene {
   char file[64];
 } scene;
 
-static void write_file(const scene *x, dice *d) {
+static void write_file(const scene *x, rng *d) {
   FILE *f = fopen(x->file, "w");
   CHECK(f, "%s: %m", x->file);
   fprintf(f, "# seed %llu\n", (unsigned long long)x->seed);
-  int first = (int)roll(d, (uint32_t)x->microbatches); /* lines may come in any order */
+  int first = (int)rng_below(d, (uint32_t)x->microbatches); /* lines may come in any order */
   for (int n = 0; n < x->microbatches; n++) {
     int i = (n + first) % x->microbatches;
     fprintf(f, "%d:", i);
     for (int s = 0; s < x->length[i]; s++) fprintf(f, " %d", x->path[i][s]);
-    fprintf(f, roll(d, 4) ? "\n" : "  # a path\n\n");
+    fprintf(f, rng_below(d, 4) ? "\n" : "  # a path\n\n");
   }
   fclose(f);
 }
@@ -50,23 +50,23 @@ static void write_file(const scene *x, dice *d) {
 /* Each stage between the ends is left out by `out` microbatches, which need not be the same; some go
  * the others in another order. */
 static void draw(scene *x, uint64_t seed) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   bool visits[MOST_MICROBATCHES][MOST_STAGES];
-  *x = (scene){.seed = seed, .stages = 3 + (int)roll(&d, MOST_STAGES - 2)};
-  x->microbatches = 2 + (int)roll(&d, MOST_MICROBATCHES - 1);
-  int out = (int)roll(&d, (uint32_t)x->microbatches);
+  *x = (scene){.seed = seed, .stages = 3 + (int)rng_below(&d, MOST_STAGES - 2)};
+  x->microbatches = 2 + (int)rng_below(&d, MOST_MICROBATCHES - 1);
+  int out = (int)rng_below(&d, (uint32_t)x->microbatches);
   memset(visits, 1, sizeof visits);
   for (int s = 1; s + 1 < x->stages; s++)
     for (int n = 0; n < out;) {
-      int i = (int)roll(&d, (uint32_t)x->microbatches);
+      int i = (int)rng_below(&d, (uint32_t)x->microbatches);
       n += visits[i][s];
       visits[i][s] = false;
     }
   for (int i = 0; i < x->microbatches; i++) {
     for (int s = 0; s < x->stages; s++)
       if (visits[i][s]) x->path[i][x->length[i]++] = s;
-    for (int n = 2; n + 1 < x->length[i] && roll(&d, 2); n++) {
-      int *at = &x->path[i][n], other = 1 + (int)roll(&d, (uint32_t)(x->length[i] - 2));
+    for (int n = 2; n + 1 < x->length[i] && rng_below(&d, 2); n++) {
+      int *at = &x->path[i][n], other = 1 + (int)rng_below(&d, (uint32_t)(x->length[i] - 2));
       int stage = *at;
       *at = x->path[i][other];
       x->path[i][other] = stage;
@@ -233,15 +233,15 @@ static void paths_give_what_a_plain_program_gives(uint64_t seed) {
   draw(&x, seed);
   double plain[STEPS], first[STEPS], loss[STEPS];
   train_plainly(&x, plain);
-  dice d = {.key = seed + 1000000};
+  rng d = {.key = seed + 1000000};
   run(&x, &(how){.schedule = "1f1b", .workers = 1}, first);
   for (int i = 0; i < STEPS; i++)
     CHECK(fabs(first[i] - plain[i]) < 2e-6, "seed %llu, step %d: loss %.9g, not %.9g",
           (unsigned long long)seed, i, first[i], plain[i]);
   for (int n = 0; n < 2; n++) {
-    how h = {.schedule = schedules[roll(&d, SLI_COUNT(schedules))], .workers = 1 + (int)roll(&d, 3),
-             .jitter = 1 + roll(&d, 100), .quota = roll(&d, 3) ? 0 : 1 + (int)roll(&d, 3),
-             .recompute = roll(&d, 3) ? NULL : "full"};
+    how h = {.schedule = schedules[rng_below(&d, SLI_COUNT(schedules))], .workers = 1 + (int)rng_below(&d, 3),
+             .jitter = 1 + rng_below(&d, 100), .quota = rng_below(&d, 3) ? 0 : 1 + (int)rng_below(&d, 3),
+             .recompute = rng_below(&d, 3) ? NULL : "full"};
     run(&x, &h, loss);
     CHECK(!memcmp(loss, first, sizeof loss), "seed %llu: %s with %d workers has other bits",
           (unsigned long long)seed, h.schedule, h.workers);
@@ -301,12 +301,12 @@ static void broken_files_are_named(void) {
 /* Whatever stands in it is read, or refused in words. */
 static void no_text_breaks_the_reader(uint64_t seed) {
   static const char signs[] = "0123456789:: \n\n\t#-+x.\377";
-  dice d = {.key = seed + 2000000};
+  rng d = {.key = seed + 2000000};
   char text[200];
   for (int n = 0; n < 40; n++) {
-    size_t bytes = roll(&d, sizeof text);
-    for (size_t i = 0; i < bytes; i++) text[i] = signs[roll(&d, sizeof signs)];
-    sl_status status = read_text(text, bytes, 1 + (int)roll(&d, 4), 1 + (int)roll(&d, 4));
+    size_t bytes = rng_below(&d, sizeof text);
+    for (size_t i = 0; i < bytes; i++) text[i] = signs[rng_below(&d, sizeof signs)];
+    sl_status status = read_text(text, bytes, 1 + (int)rng_below(&d, 4), 1 + (int)rng_below(&d, 4));
     CHECK(!status || (status == SL_E_INPUT && *sl_detail()), "seed %llu: %d", (unsigned long long)seed,
           (int)status);
   }

@@ -319,17 +319,17 @@ static void bubble_and_memory_are_seq1f1b(int p, int m, int k) {
                            &(sl_runtime_options){.clock = SL_CLOCK_VIRTUAL, .no_data = true}, &rt),
         "%s", sl_detail());
   CHECK(!sl_runtime_run(rt, 3), "%s", sl_detail());
-  sl_figures figures = sl_runtime_figures(rt);
+  sl_statistics stats = sl_runtime_statistics(rt);
   double want = 3 * m + 3.0 * (p - 1) / k;
-  CHECK(fabs(figures.step_seconds - want) < 1e-6, "p %d m %d k %d: a step takes %g, not %g", p, m,
-        k, figures.step_seconds, want);
+  CHECK(fabs(stats.step_seconds - want) < 1e-6, "p %d m %d k %d: a step takes %g, not %g", p, m,
+        k, stats.step_seconds, want);
   for (int d = 0; d < p; d++) {
     double peak = sl_runtime_peak_activations(rt, d);
     double most = fmin(m, (double)(p - d - 1 + k) / k);
     CHECK(fabs(peak - most) < 1e-9, "p %d m %d k %d: device %d holds %g, not %g", p, m, k, d, peak,
           most);
   }
-  free(figures.devices);
+  free(stats.devices);
   sl_runtime_destroy(rt);
   sl_lowered_destroy(lowered);
   sl_graph_destroy(g);

@@ -60,7 +60,7 @@ static sl_sbp lies(const sl_graph *g, const sli_choice *c, const char *param) {
 
 /* ---- against all there are --------------------------------------------------------- */
 
-static uint32_t roll(uint64_t seed, uint32_t *count, uint32_t sides) {
+static uint32_t rng_below(uint64_t seed, uint32_t *count, uint32_t sides) {
   uint32_t words[4] = {(*count)++};
   sli_philox(words, seed);
   return words[0] % sides;
@@ -70,24 +70,24 @@ static uint32_t roll(uint64_t seed, uint32_t *count, uint32_t sides) {
 static sl_graph *random_graph(uint64_t seed, uint32_t *count) {
   static sl_type type;
   static const sl_source source = {.nout = 1, .types = &type};
-  int64_t width = 4 + 2 * roll(seed, count, 3);
-  type = SL_TYPE(SL_F32, 4, 2 + roll(seed, count, 3), width);
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)roll(seed, count, 4)});
+  int64_t width = 4 + 2 * rng_below(seed, count, 3);
+  type = SL_TYPE(SL_F32, 4, 2 + rng_below(seed, count, 3), width);
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)rng_below(seed, count, 4)});
   sl_tensor *pool[8], *w[2] = {0}, *gain = NULL;
   sl_data(g, &source, pool);
-  int ops = 2 + (int)roll(seed, count, 3);
+  int ops = 2 + (int)rng_below(seed, count, 3);
   for (int i = 0; i < 2; i++)
     w[i] = sl_param(g, SL_TYPE(SL_F32, width, width), SL_NORMAL(1), "w%d", i);
   gain = sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(1), "gain");
   pool[1] = sl_rmsnorm(g, sl_linear(g, sl_linear(g, pool[0], w[0], NULL), w[1], NULL), gain, 0);
   for (int i = 2; i < ops; i++) {
-    sl_tensor *a = pool[1 + roll(seed, count, (uint32_t)i - 1)], *b = pool[i - 1];
-    if (!roll(seed, count, 2)) sl_block(g, "b");
-    switch (roll(seed, count, 4)) {
+    sl_tensor *a = pool[1 + rng_below(seed, count, (uint32_t)i - 1)], *b = pool[i - 1];
+    if (!rng_below(seed, count, 2)) sl_block(g, "b");
+    switch (rng_below(seed, count, 4)) {
       case 0: pool[i] = sl_gelu(g, b); break;
       case 1: pool[i] = sl_add(g, a, b); break;
       case 2: pool[i] = sl_mul(g, b, a); break;
-      default: pool[i] = sl_linear(g, b, w[roll(seed, count, 2)], NULL);
+      default: pool[i] = sl_linear(g, b, w[rng_below(seed, count, 2)], NULL);
     }
   }
   sl_train(g, sl_mse(g, pool[ops - 1], pool[0]), NULL);
@@ -118,12 +118,12 @@ static void the_search_finds_the_cheapest(void) {
   for (uint64_t seed = 1; done < 40 * seeds_times(); seed++) {
     uint32_t count = 0;
     sl_graph *g = random_graph(seed, &count);
-    sli_grid grid = grid_of(1 + (int)roll(seed, &count, 2), 2 + (int)roll(seed, &count, 2),
-                            1e-8 * roll(seed, &count, 3), rates[roll(seed, &count, 4)]);
+    sli_grid grid = grid_of(1 + (int)rng_below(seed, &count, 2), 2 + (int)rng_below(seed, &count, 2),
+                            1e-8 * rng_below(seed, &count, 3), rates[rng_below(seed, &count, 4)]);
     sli_dim *dims;
     sli_ways w;
     CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
-    sli_tensor_search search = {g, dims, &grid, roll(seed, &count, 2), 0, NULL, NULL};
+    sli_tensor_search search = {g, dims, &grid, rng_below(seed, &count, 2), 0, NULL, NULL};
     CHECK(!sli_ways_init(&w, &search), "%s", sl_detail());
     double combinations = 1;
     for (int k = 0; k < w.count; k++) combinations *= w.nways[k];

@@ -10,7 +10,7 @@
 #include "base/tempdir.h"
 #include "io/file.h"
 #include "io/tokenizer/tokenizer.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/gguf_file.h"
 #include "tests/support/seeds.h"
 
@@ -528,19 +528,19 @@ static void try_file(void) {
 }
 
 /* Bytes change, counts become large or small, stretches are left out or doubled, the end goes. */
-static void damage(dice *d, gguf_file *f) {
+static void damage(rng *d, gguf_file *f) {
   static const uint64_t likely[] = {0, 1, 2, 3, 8, 31, 255, 1 << 16, 0x7fffffff, 0xffffffff,
                                     UINT64_MAX / 2, UINT64_MAX};
-  for (int times = (int)roll(d, 4) + 1; times && f->count > 64; times--) {
-    size_t at = roll(d, (uint32_t)(f->count - 40)), n = roll(d, 40);
-    const uint64_t *word = &likely[roll(d, SLI_COUNT(likely))];
-    switch (roll(d, 6)) {
-      case 0: f->bytes[at] = (unsigned char)roll(d, 256); break;
+  for (int times = (int)rng_below(d, 4) + 1; times && f->count > 64; times--) {
+    size_t at = rng_below(d, (uint32_t)(f->count - 40)), n = rng_below(d, 40);
+    const uint64_t *word = &likely[rng_below(d, SLI_COUNT(likely))];
+    switch (rng_below(d, 6)) {
+      case 0: f->bytes[at] = (unsigned char)rng_below(d, 256); break;
       case 1: memcpy(f->bytes + at, word, 8); break;
       case 2: memcpy(f->bytes + at, word, 4); break;
       case 3: memmove(f->bytes + at, f->bytes + at + n, f->count - at - n), f->count -= n; break;
-      case 4: memmove(f->bytes + at, f->bytes + roll(d, (uint32_t)(f->count - 40)), n); break;
-      default: if (!roll(d, 4)) f->count = at;
+      case 4: memmove(f->bytes + at, f->bytes + rng_below(d, (uint32_t)(f->count - 40)), n); break;
+      default: if (!rng_below(d, 4)) f->count = at;
     }
   }
 }
@@ -558,7 +558,7 @@ static size_t read_whole(const char *name, unsigned char *out) {
 
 /* A model or a tokenizer, of which the head is damaged more often. */
 static void check_damage(uint64_t seed, const unsigned char *whole, size_t bytes) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   if (whole) {
     made.count = 0;
     gguf_add(&made, whole, bytes);

@@ -13,7 +13,7 @@
 #include "io/tokens/npy.h"
 #include "io/tokens/shuffle.h"
 #include "io/tokens/tokens.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -163,14 +163,14 @@ static void damaged_headers_are_harmless(seeds s) {
                                       "99999999999999999999", "-1", "{'descr': '<u2', 'fortran_order': "
                                       "False, 'shape': (3,), }", "\n", "\0"};
   for (uint64_t seed = s.first; seed < s.end; seed++) {
-    dice d = {.key = seed};
+    rng d = {.key = seed};
     char text[600] = "", head[800];
-    for (uint32_t n = roll(&d, 14); n; n--) strcat(text, parts[roll(&d, SLI_COUNT(parts))]);
-    if (roll(&d, 3) == 0)
+    for (uint32_t n = rng_below(&d, 14); n; n--) strcat(text, parts[rng_below(&d, SLI_COUNT(parts))]);
+    if (rng_below(&d, 3) == 0)
       strcpy(text, "{'descr': '<u2', 'fortran_order': False, 'shape': (5, 8), }");
     size_t size = npy_head(head, text);
-    for (uint32_t n = roll(&d, 4); n; n--) head[roll(&d, (uint32_t)size)] = (char)roll(&d, 256);
-    size = roll(&d, 4) ? size : roll(&d, (uint32_t)size);
+    for (uint32_t n = rng_below(&d, 4); n; n--) head[rng_below(&d, (uint32_t)size)] = (char)rng_below(&d, 256);
+    size = rng_below(&d, 4) ? size : rng_below(&d, (uint32_t)size);
     char *exact = memcpy(sli_calloc(size + 1, 1), head, size); /* so that sanitizers see the end */
     exact = sli_realloc(exact, size ? size : 1, 1);
     sli_npy out;

@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "io/file.h"
 #include "io/tokenizer/inner.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -516,21 +516,21 @@ static void try_damaged(const char *path, const char *text, size_t bytes) {
 }
 
 /* Bytes are changed, stretches left out, doubled or exchanged. */
-static void damage(dice *d, char *text, size_t *bytes) {
+static void damage(rng *d, char *text, size_t *bytes) {
   static const char likely[] = "0123456789{}[]\",:\\-enu";
-  for (int times = roll(d, 4) + 1; times; times--) {
-    size_t at = (size_t)roll(d, (uint32_t)*bytes), n = (size_t)roll(d, 40);
+  for (int times = rng_below(d, 4) + 1; times; times--) {
+    size_t at = (size_t)rng_below(d, (uint32_t)*bytes), n = (size_t)rng_below(d, 40);
     n = SLI_MIN(n, *bytes - at);
-    switch (roll(d, 3)) {
-    case 0: text[at] = likely[roll(d, sizeof likely - 1)]; break;
+    switch (rng_below(d, 3)) {
+    case 0: text[at] = likely[rng_below(d, sizeof likely - 1)]; break;
     case 1: memmove(text + at, text + at + n, *bytes - at - n), *bytes -= n; break;
-    case 2: memmove(text + at, text + (size_t)roll(d, (uint32_t)(*bytes - n)), n); break;
+    case 2: memmove(text + at, text + (size_t)rng_below(d, (uint32_t)(*bytes - n)), n); break;
     }
   }
 }
 
 static void check_damage(uint64_t seed, const char *path) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     char *source = reference(names[i], ".json"), *text;
     CHECK(!sli_file_read(source, &text), "%s", sl_detail());

@@ -30,26 +30,26 @@ static void add(text *t, uint32_t c) {
 
 /* ---- strings, as the script makes them ------------------------------------------------------- */
 
-static uint32_t roll(uint64_t *state, uint32_t sides) {
+static uint32_t rng_below(uint64_t *state, uint32_t sides) {
   *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
   return (uint32_t)((*state >> 33) % sides);
 }
 
 static uint32_t character(uint64_t *state) {
   static const char white[] = " \n\t\r";
-  switch (roll(state, 6)) {
-    case 0: return 32 + roll(state, 95);
-    case 1: return 97 + roll(state, 26);
-    case 2: return (uint32_t)white[roll(state, 4)];
-    case 3: return 0xa0 + roll(state, 0x2000);
-    case 4: return 0x4e00 + roll(state, 0x5000);
-    default: return 0x1f300 + roll(state, 0x600);
+  switch (rng_below(state, 6)) {
+    case 0: return 32 + rng_below(state, 95);
+    case 1: return 97 + rng_below(state, 26);
+    case 2: return (uint32_t)white[rng_below(state, 4)];
+    case 3: return 0xa0 + rng_below(state, 0x2000);
+    case 4: return 0x4e00 + rng_below(state, 0x5000);
+    default: return 0x1f300 + rng_below(state, 0x600);
   }
 }
 
 static text string(uint64_t seed) {
   text t = {0};
-  for (uint32_t n = 1 + roll(&seed, MOST_STRING); n; n--) add(&t, character(&seed));
+  for (uint32_t n = 1 + rng_below(&seed, MOST_STRING); n; n--) add(&t, character(&seed));
   return t;
 }
 

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/nameless.h"
 #include "tests/support/test.h"
 
@@ -76,24 +76,24 @@ typedef struct both {
 } both;
 
 /* A piece of it all: of any bytes, or of whole pages. */
-static size_t pick(dice *d, size_t *bytes) {
-  bool whole = roll(d, 4) > 0;
-  size_t unit = whole ? PAGE : 4, slot = roll(d, SLOTS);
-  size_t at = roll(d, (uint32_t)(MOST / unit)) * unit;
-  *bytes = (1 + roll(d, (uint32_t)((MOST - at) / unit))) * unit;
-  if (roll(d, 20) == 0) at = 0, slot = SLOTS, *bytes = roll(d, BIG / PAGE - 1) * PAGE + unit;
+static size_t pick(rng *d, size_t *bytes) {
+  bool whole = rng_below(d, 4) > 0;
+  size_t unit = whole ? PAGE : 4, slot = rng_below(d, SLOTS);
+  size_t at = rng_below(d, (uint32_t)(MOST / unit)) * unit;
+  *bytes = (1 + rng_below(d, (uint32_t)((MOST - at) / unit))) * unit;
+  if (rng_below(d, 20) == 0) at = 0, slot = SLOTS, *bytes = rng_below(d, BIG / PAGE - 1) * PAGE + unit;
   return slot * MOST + at;
 }
 
-static void fill(dice *d, char *memory, size_t bytes) {
-  uint32_t seed = roll(d, UINT32_MAX);
+static void fill(rng *d, char *memory, size_t bytes) {
+  uint32_t seed = rng_below(d, UINT32_MAX);
   for (size_t i = 0; i < bytes; i++) memory[i] = (char)((seed += 2654435761u) >> 24);
 }
 
-static void write_some(both *b, dice *d) {
+static void write_some(both *b, rng *d) {
   copies c = {0};
   size_t at[CALLS], bytes;
-  int n = 1 + (int)roll(d, CALLS);
+  int n = 1 + (int)rng_below(d, CALLS);
   for (int i = 0; i < n; i++) {
     at[i] = pick(d, &bytes);
     fill(d, b->memory + at[i], bytes);
@@ -104,10 +104,10 @@ static void write_some(both *b, dice *d) {
     memcpy(b->want + at[i], b->memory + at[i], (size_t)c.types[i].dim[0] * 4);
 }
 
-static void read_some(both *b, dice *d) {
+static void read_some(both *b, rng *d) {
   copies c = {0};
   size_t at[CALLS], bytes[CALLS];
-  int n = 1 + (int)roll(d, CALLS);
+  int n = 1 + (int)rng_below(d, CALLS);
   memset(b->memory, 0x5a, BYTES);
   for (int i = 0; i < n; i++) {
     at[i] = pick(d, &bytes[i]);
@@ -123,7 +123,7 @@ static void read_some(both *b, dice *d) {
 
 static void check_round_trips(const char *how, int times) {
   setenv("SLUICE_DISK", how, 1);
-  dice d = {.key = 7};
+  rng d = {.key = 7};
   both b = {.disk = disk_create(BYTES), .queue = queue_open(),
             .want = calloc(1, BYTES), .poison = malloc(BYTES)};
   b.memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -146,7 +146,7 @@ static void check_round_trips(const char *how, int times) {
 /* Within disk memory, and between memories that are no disk's, as all copies are. */
 static void check_copies_within(void) {
   static char data[3 * PAGE], back[3 * PAGE];
-  dice d = {.key = 9};
+  rng d = {.key = 9};
   void *queue = queue_open();
   char *a = disk_create(8 * PAGE), *b = disk_create(8 * PAGE);
   fill(&d, data, sizeof data);

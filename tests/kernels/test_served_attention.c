@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/cpu/served.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
@@ -30,8 +30,8 @@ static float whole[SEQUENCES][LONGEST * MOST_WIDTH], parts[SEQUENCES][LONGEST * 
 static _Alignas(64) unsigned char pages[PAGES * MOST_HEADS * 2 * SL_PAGE * MOST_DIM * sizeof(float)];
 
 /* Many, from one draw. */
-static void fill(float (*of)[LONGEST * MOST_WIDTH], dice *d) {
-  uint64_t x = roll(d, UINT32_MAX) + UINT64_C(1);
+static void fill(float (*of)[LONGEST * MOST_WIDTH], rng *d) {
+  uint64_t x = rng_below(d, UINT32_MAX) + UINT64_C(1);
   for (int i = 0; i < SEQUENCES; i++)
     for (int64_t j = 0; j < LONGEST * MOST_WIDTH; j++, x = x * UINT64_C(6364136223846793005) + 1)
       of[i][j] = (float)(x >> 40) * 0x1p-22f - 2;
@@ -45,11 +45,11 @@ static double kept(const shape *s, float x) {
   return ldexp(nearbyint(ldexp(part, 8)), power - 8);
 }
 
-static shape draw(dice *d) {
-  shape s = {.kv_heads = 1 + roll(d, 3), .dim = 8 * (1 + roll(d, MOST_DIM / 8)), .bf16 = roll(d, 2)};
-  s.heads = s.kv_heads * (1 + roll(d, 2));
-  s.behind = roll(d, 3) ? INT32_MAX : roll(d, 100);
-  for (int i = 0; i < SEQUENCES; i++) s.length[i] = 1 + roll(d, LONGEST);
+static shape draw(rng *d) {
+  shape s = {.kv_heads = 1 + rng_below(d, 3), .dim = 8 * (1 + rng_below(d, MOST_DIM / 8)), .bf16 = rng_below(d, 2)};
+  s.heads = s.kv_heads * (1 + rng_below(d, 2));
+  s.behind = rng_below(d, 3) ? INT32_MAX : rng_below(d, 100);
+  for (int i = 0; i < SEQUENCES; i++) s.length[i] = 1 + rng_below(d, LONGEST);
   fill(q, d);
   fill(k, d);
   fill(v, d);
@@ -130,27 +130,28 @@ static void check_row(const shape *s, int i, int64_t at, int64_t head) {
   }
 }
 
-static void in_parts(const shape *s, dice *d) {
+static void in_parts(const shape *s, rng *d) {
   int64_t from[SEQUENCES] = {0}, rows[SEQUENCES];
   memset(pages, 0xff, sizeof pages);
   while (from[0] < s->length[0] || from[1] < s->length[1]) {
     for (int i = 0; i < SEQUENCES; i++) {
-      rows[i] = roll(d, 2) ? 1 : roll(d, 40);
+      rows[i] = rng_below(d, 2) ? 1 : rng_below(d, 40);
       if (rows[i] > s->length[i] - from[i]) rows[i] = s->length[i] - from[i];
     }
-    run_tick(s, from, rows, 1 + roll(d, (uint32_t)(s->heads / s->kv_heads)), parts);
+    run_tick(s, from, rows, 1 + rng_below(d, (uint32_t)(s->heads / s->kv_heads)), parts);
     for (int i = 0; i < SEQUENCES; i++) from[i] += rows[i];
   }
 }
 
 static void check(uint64_t seed) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   shape s = draw(&d);
   const int64_t begin[SEQUENCES] = {0};
   memset(pages, 0xff, sizeof pages); /* no numbers */
   run_tick(&s, begin, s.length, 1, whole);
   for (int i = 0; i < SEQUENCES; i++)
-    for (int64_t at = 0; at < s.length[i]; at += 1 + roll(&d, 9)) check_row(&s, i, at, roll(&d, (uint32_t)s.heads));
+    for (int64_t at = 0; at < s.length[i]; at += 1 + rng_below(&d, 9))
+      check_row(&s, i, at, rng_below(&d, (uint32_t)s.heads));
   in_parts(&s, &d);
   for (int i = 0; i < SEQUENCES; i++)
     CHECK(!memcmp(whole[i], parts[i], (size_t)(s.length[i] * s.heads * s.dim) * sizeof(float)),

@@ -10,7 +10,7 @@
 #include "kernels/cpu/served.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -29,14 +29,14 @@ static const struct form {
 } forms[] = {{"BF16", SL_STORAGE_BF16, 0, 0}, {"Q8_0", SL_STORAGE_Q8_0, 2, 34}, {"Q4_1", SL_STORAGE_Q4_1, 4, 20},
              {"Q4_0", SL_STORAGE_Q4_1, 2, 18}, {"Q5_0", SL_STORAGE_Q8_0, 2, 22}};
 
-static float number(dice *d) { return (float)roll(d, 2000) / 1000 - 1; }
+static float number(rng *d) { return (float)rng_below(d, 2000) / 1000 - 1; }
 
 /* Small scales, subnormal ones among them, with signs. */
-static void make_blocks(const struct form *f, int64_t n, int64_t k, dice *d) {
+static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
   for (int64_t b = 0; b < n * k / SLI_STORAGE_BLOCK; b++) {
     unsigned char *block = blocks + b * f->bytes;
-    for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)roll(d, 256);
-    for (int i = 1; i < f->head; i += 2) block[i] = (unsigned char)(roll(d, 2) << 7 | roll(d, 0x28));
+    for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)rng_below(d, 256);
+    for (int i = 1; i < f->head; i += 2) block[i] = (unsigned char)(rng_below(d, 2) << 7 | rng_below(d, 0x28));
   }
 }
 
@@ -50,7 +50,7 @@ static void group(sl_storage storage, const sl_type *values) {
   CHECK(!memcmp(w_again, w, sl_type_bytes(values)), "rows come back from their groups");
 }
 
-static void make_weight(const struct form *f, int64_t n, int64_t k, dice *d) {
+static void make_weight(const struct form *f, int64_t n, int64_t k, rng *d) {
   const sl_type values = SL_TYPE(SL_F32, n, k);
   if (f->bytes) make_blocks(f, n, k, d), sli_storage_take(f->storage, f->type, &values, blocks, lies);
   else {
@@ -124,9 +124,9 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
 /* ---- accuracy ------------------------------------------------------------------------------- */
 
 /* Numbers of all sizes within so many powers of two below 2^top, zeros among them. */
-static void make_rows(int64_t count, int top, int spread, dice *d) {
+static void make_rows(int64_t count, int top, int spread, rng *d) {
   for (int64_t i = 0; i < count; i++)
-    x[i] = roll(d, 8) ? ldexpf(number(d), top - (int)roll(d, (uint32_t)spread + 1)) : 0;
+    x[i] = rng_below(d, 8) ? ldexpf(number(d), top - (int)rng_below(d, (uint32_t)spread + 1)) : 0;
 }
 
 /* The mean square of what a product is off by, over the sum of its terms' squares. */
@@ -146,7 +146,7 @@ static double error_of(const float *y, int64_t rows, int64_t n, int64_t k) {
 }
 
 /* Where numbers of a block are of all sizes, the largest one's integer says how precise the smallest is. */
-static void check_accuracy(const struct form *f, int top, int spread, dice *d) {
+static void check_accuracy(const struct form *f, int top, int spread, rng *d) {
   const int64_t rows = 4, n = MOST_N, k = 544;
   const sli_cpu_chunks *cpu = sli_cpu();
   make_weight(f, n, k, d);
@@ -160,17 +160,17 @@ static void check_accuracy(const struct form *f, int top, int spread, dice *d) {
 }
 
 /* A row with a number that is not finite gives none that is, and spoils no other. */
-static void check_not_finite(const struct form *f, float what, dice *d) {
+static void check_not_finite(const struct form *f, float what, rng *d) {
   make_weight(f, 20, 64, d);
   make_rows(3 * 64, 0, 4, d);
   multiply(sli_cpu(), f->storage, lies, x, 3, 20, 64, want);
-  x[64 + (int)roll(d, 64)] = what;
+  x[64 + (int)rng_below(d, 64)] = what;
   multiply(sli_cpu(), f->storage, lies, x, 3, 20, 64, got);
   for (int c = 0; c < 20; c++) CHECK(!isfinite(got[20 + c]), "%s: column %d is finite", f->type, c);
   CHECK(!memcmp(got, want, 20 * 4) && !memcmp(got + 40, want + 40, 20 * 4), "%s: rows beside it", f->type);
 }
 
-static void check_numbers(dice *d) {
+static void check_numbers(rng *d) {
   static const struct {
     int top, spread;
   } sizes[] = {{0, 0}, {4, 8}, {20, 40}, {-120, 8}, {-126, 22}, {100, 60}};
@@ -182,11 +182,11 @@ static void check_numbers(dice *d) {
 }
 
 /* Five bits from -16 on, four of them in halves of bytes and the last in words of their own; the scale is 1/2. */
-static void five_bits_lie_as_bytes(dice *d) {
+static void five_bits_lie_as_bytes(rng *d) {
   const sl_type values = SL_TYPE(SL_F32, 1, 32);
   unsigned char block[22] = {0x00, 0x38};
   float out[32];
-  for (int i = 2; i < 22; i++) block[i] = (unsigned char)roll(d, 256);
+  for (int i = 2; i < 22; i++) block[i] = (unsigned char)rng_below(d, 256);
   sli_storage_take(SL_STORAGE_Q8_0, "Q5_0", &values, block, lies);
   sli_storage_unpack(SL_STORAGE_Q8_0, &values, lies, out);
   for (int i = 0; i < 32; i++) {
@@ -198,7 +198,7 @@ static void five_bits_lie_as_bytes(dice *d) {
 int main(int argc, char **argv) {
   static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
   seeds all = seeds_of(argc, argv, 1, 1);
-  dice d = {.key = all.first};
+  rng d = {.key = all.first};
   RUN(five_bits_lie_as_bytes, &d);
   for (int i = 0; i < MOST_ROWS * MOST_K; i++) x[i] = number(&d);
   for (int i = 0; i < MOST_N; i++) bias[i] = number(&d);
@@ -211,6 +211,6 @@ int main(int argc, char **argv) {
         RUN(check_table, levels[level], &forms[f], n, forms[f].bytes ? k : k - 15);
       }
     }
-  for (uint64_t seed = all.first; seed < all.end; seed++) RUN(check_numbers, &(dice){.key = seed});
+  for (uint64_t seed = all.first; seed < all.end; seed++) RUN(check_numbers, &(rng){.key = seed});
   return 0;
 }

@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "ops/ops.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
@@ -25,15 +25,15 @@ typedef struct shape {
   sl_attrs attrs;
 } shape;
 
-static void draw(shape *s, dice *d) {
-  *s = (shape){.packed = roll(d, 2), .ids = roll(d, 2), .kv_heads = 1 + (int)roll(d, 2),
-               .pieces = 1 + (int)roll(d, MOST_PIECES), .batch = 1 + roll(d, 2), .dim = 1 + roll(d, 40)};
-  s->heads = s->kv_heads * (1 + (int)roll(d, 3));
-  uint32_t longest = roll(d, 2) ? 30 : 150; /* shorter than a tile of keys, or longer */
-  for (int k = 0; k < s->pieces; k++) s->starts[k + 1] = s->starts[k] + 1 + roll(d, longest);
+static void draw(shape *s, rng *d) {
+  *s = (shape){.packed = rng_below(d, 2), .ids = rng_below(d, 2), .kv_heads = 1 + (int)rng_below(d, 2),
+               .pieces = 1 + (int)rng_below(d, MOST_PIECES), .batch = 1 + rng_below(d, 2), .dim = 1 + rng_below(d, 40)};
+  s->heads = s->kv_heads * (1 + (int)rng_below(d, 3));
+  uint32_t longest = rng_below(d, 2) ? 30 : 150; /* shorter than a tile of keys, or longer */
+  for (int k = 0; k < s->pieces; k++) s->starts[k + 1] = s->starts[k] + 1 + rng_below(d, longest);
   s->cut = (sl_call_cut){s->pieces, s->starts};
   s->attrs = (sl_attrs){.heads = s->heads, .kv_heads = s->kv_heads, .length = s->starts[s->pieces],
-                        .window = roll(d, 2) ? 0 : 1 + roll(d, 120), .user = &s->cut};
+                        .window = rng_below(d, 2) ? 0 : 1 + rng_below(d, 120), .user = &s->cut};
 }
 
 static int64_t rows(const shape *s, int k) { return s->starts[k + 1] - s->starts[k]; }
@@ -188,7 +188,7 @@ static void check_shape(const shape *s) {
 }
 
 static void check_all(uint64_t seed) {
-  dice d = {seed, 0};
+  rng d = {seed, 0};
   seed_random(seed);
   for (int i = 0; i < CASES; i++) {
     shape s;

@@ -183,13 +183,13 @@ def command_of(text, paths):
 
 class Draw:
     def __init__(self, seed, number):
-        self.dice = random.Random(f"{seed}/{number}")
+        self.rng = random.Random(f"{seed}/{number}")
 
     def often(self, share):
-        return self.dice.random() < share
+        return self.rng.random() < share
 
     def of(self, *choices):
-        return self.dice.choice(choices)
+        return self.rng.choice(choices)
 
     def put(self, options, name, share, *choices):
         """That option with one of these values, in so many of all commands."""
@@ -240,7 +240,7 @@ class Draw:
     def experts(self, c):
         o = c.own
         experts = self.of(1, 2, 3, 4, 5, 8)
-        o["experts"], o["top-k"] = [experts], [self.dice.randint(1, min(experts, 3))]
+        o["experts"], o["top-k"] = [experts], [self.rng.randint(1, min(experts, 3))]
         o["expert-ffn"] = [self.of(1, 5, 8, 24)]
         if c.model == "qwen-moe":
             self.put(o, "shared-ffn", 0.5, 4, 9)
@@ -308,7 +308,7 @@ class Draw:
                 self.put(r, "shard", 0.5, "nothing", "optimizer", "gradients", "parameters", "parameters")
             self.put(r, "exchange", 0.25, "beside", "inline")
             axes = ["tensor", "sequence", "expert", "data", "stage"]
-            self.dice.shuffle(axes)
+            self.rng.shuffle(axes)
             self.put(r, "layout", 0.15, ",".join(axes))
             self.put(r, "sbp", 0.1, *(["linear.1=-,S2", "linear.2=-,B", "rmsnorm.1=-,S1"] if tensor > 1 else
                                       ["linear.1=S0,-"] if data > 1 else []), "linear.9=B,-")
@@ -352,14 +352,14 @@ class Draw:
 
     def paths(self, c, stages, m):
         """Each microbatch leaves some out; all between the first and the last are visited equally often."""
-        visits = self.dice.randint(1, m)
+        visits = self.rng.randint(1, m)
         of = [[] for _ in range(m)]
         for stage in range(1, stages - 1):
-            for i in self.dice.sample(range(m), visits):
+            for i in self.rng.sample(range(m), visits):
                 of[i].append(stage)
         if self.often(0.3):
             for path in of:
-                self.dice.shuffle(path)
+                self.rng.shuffle(path)
         c.run["paths"] = ["paths"]
         c.files["paths"] = "".join(f"{i}: {' '.join(map(str, [0, *path, stages - 1]))}\n" for i, path in enumerate(of))
 
@@ -435,7 +435,7 @@ class Draw:
         if devices > 1 and self.often(0.15):
             r["processes"], r["heartbeat-timeout"] = [self.of(2, 2, min(3, devices))], [60]
         order = list(range(devices))
-        self.dice.shuffle(order)
+        self.rng.shuffle(order)
         if devices > 1:
             self.put(r, "assign", 0.05, ",".join(map(str, order)))
         self.put(r, "workers", 0.3, 1, 2, 3)
@@ -491,12 +491,12 @@ def steps_of(path):
 class Runs:
     def __init__(self, work):
         self.work, self.lock, self.number, self.references = work, threading.Lock(), 0, {}
-        dice = random.Random(7)
+        rng = random.Random(7)
         with open(os.path.join(work, "text.txt"), "w", encoding="ascii") as file:
             words = ["river", "stone\n", "and", "a", "mill", "turns", "slowly.\n", "under", "it", "x"]
-            file.write(" ".join(dice.choice(words) for _ in range(3000)))
+            file.write(" ".join(rng.choice(words) for _ in range(3000)))
         with open(os.path.join(work, "tokens.u16"), "wb") as file:
-            tokens = [min(dice.randrange(37), dice.randrange(37)) for _ in range(12000)]
+            tokens = [min(rng.randrange(37), rng.randrange(37)) for _ in range(12000)]
             file.write(struct.pack(f"<{len(tokens)}H", *tokens))
 
     def folder(self, command):

@@ -96,51 +96,51 @@ static void it_goes_with_everything(void) {
 
 /* ---- any grid, by chance ----------------------------------------------------------------------- */
 
-static int pick(uint64_t *dice, int n) {
-  *dice = *dice * 6364136223846793005u + 1442695040888963407u;
-  return (int)((*dice >> 33) % (uint64_t)n);
+static int pick(uint64_t *rng, int n) {
+  *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+  return (int)((*rng >> 33) % (uint64_t)n);
 }
 
-static int any_processes(const grid *g, uint64_t *dice) {
+static int any_processes(const grid *g, uint64_t *rng) {
   int devices = g->stages * g->data * SLI_MAX(g->sequence, 1) * SLI_MAX(g->tensor, 1);
-  return 1 + pick(dice, SLI_MIN(devices, 4));
+  return 1 + pick(rng, SLI_MIN(devices, 4));
 }
 
-static grid any_grid(uint64_t *dice) {
+static grid any_grid(uint64_t *rng) {
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
   static const char *const recomputes[] = {NULL, "selective", "full", "whole"};
-  grid g = {.steps = FEW_STEPS, .experts = 2 + pick(dice, 2)};
-  g.data = g.experts * (g.experts == 2 ? 1 + pick(dice, 2) : 1);
-  g.sequence = g.data < 4 ? 1 + pick(dice, 2) : 1;
-  g.tensor = g.data * g.sequence < 4 ? 1 + pick(dice, 2) : 1;
-  g.expert_tensor = g.tensor > 1 ? pick(dice, 2) : 0;
-  if (g.expert_tensor && g.experts < 3) g.experts *= 1 + pick(dice, 2);
-  g.stages = 1 + pick(dice, 2);
-  g.schedule = schedules[pick(dice, SLI_COUNT(schedules))];
-  g.shard = shards[pick(dice, 4)];
-  g.recompute = recomputes[pick(dice, 4)];
-  g.processes = any_processes(&g, dice);
-  g.jitter_seed = (uint64_t)pick(dice, 1 << 20);
+  grid g = {.steps = FEW_STEPS, .experts = 2 + pick(rng, 2)};
+  g.data = g.experts * (g.experts == 2 ? 1 + pick(rng, 2) : 1);
+  g.sequence = g.data < 4 ? 1 + pick(rng, 2) : 1;
+  g.tensor = g.data * g.sequence < 4 ? 1 + pick(rng, 2) : 1;
+  g.expert_tensor = g.tensor > 1 ? pick(rng, 2) : 0;
+  if (g.expert_tensor && g.experts < 3) g.experts *= 1 + pick(rng, 2);
+  g.stages = 1 + pick(rng, 2);
+  g.schedule = schedules[pick(rng, SLI_COUNT(schedules))];
+  g.shard = shards[pick(rng, 4)];
+  g.recompute = recomputes[pick(rng, 4)];
+  g.processes = any_processes(&g, rng);
+  g.jitter_seed = (uint64_t)pick(rng, 1 << 20);
   return g;
 }
 
 /* One case: as one device learns it; and with the same bits when it is run otherwise. */
 static void any_grid_learns_the_same(uint64_t seed) {
-  uint64_t dice = seed;
+  uint64_t rng = seed;
   char of[4][8];
-  const int numbers[] = {3 + pick(&dice, 5), 1 + pick(&dice, 3), 2 + pick(&dice, 9), pick(&dice, 3)};
+  const int numbers[] = {3 + pick(&rng, 5), 1 + pick(&rng, 3), 2 + pick(&rng, 9), pick(&rng, 3)};
   for (int i = 0; i < 4; i++) snprintf(of[i], sizeof of[i], "%d", i == 3 ? 2 * numbers[i] : numbers[i]);
-  const bool shared = pick(&dice, 2);
+  const bool shared = pick(&rng, 2);
   const grid_model m = {shared ? "qwen-moe" : "mixtral",
                         WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
                               "--experts", of[0], "--top-k", of[1], "--expert-ffn", of[2], "--z-loss", "0.1",
                               shared ? "--shared-ffn" : NULL, of[3]), 2, 1};
-  grid one = {.steps = FEW_STEPS}, g = any_grid(&dice), other = g;
+  grid one = {.steps = FEW_STEPS}, g = any_grid(&rng), other = g;
   grid_losses alone = grid_train(&m, &one), got = grid_train(&m, &g);
   check_near(&got, &alone, &m, &g);
-  other.schedule = schedules[pick(&dice, SLI_COUNT(schedules))];
-  other.stages = 1 + pick(&dice, 2);
-  other.processes = any_processes(&other, &dice);
+  other.schedule = schedules[pick(&rng, SLI_COUNT(schedules))];
+  other.stages = 1 + pick(&rng, 2);
+  other.processes = any_processes(&other, &rng);
   other.jitter_seed++;
   grid_losses again = grid_train(&m, &other);
   grid_same_bits(&m, &other, &got, &again);

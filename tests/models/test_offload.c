@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/grids.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -77,7 +77,7 @@ static char *const small_mixtral[] = {"--layers", "3", "--width", "16", "--heads
                                       "--context", "23", "--batch", "16", "--experts", "4", "--top-k", "2",
                                       "--expert-ffn", "8", "--aux-loss", "0", NULL};
 
-static grid any_expert_grid(dice *r, int pieces) {
+static grid any_expert_grid(rng *r, int pieces) {
   static const grid grids[] = {{.data = 2, .experts = 2},
                                {.data = 4, .experts = 2},
                                {.data = 4, .experts = 4, .shard = "parameters"},
@@ -85,20 +85,20 @@ static grid any_expert_grid(dice *r, int pieces) {
                                {.data = 1, .tensor = 2, .experts = 2},
                                {.data = 2, .tensor = 2, .experts = 2, .shard = "gradients"},
                                {.data = 1, .sequence = 2, .tensor = 2, .experts = 2}};
-  grid g = grids[roll(r, SLI_COUNT(grids))];
+  grid g = grids[rng_below(r, SLI_COUNT(grids))];
   if (pieces > 3) g.sequence = 1;
   g.steps = EXPERT_STEPS;
   g.grain = "layer";
-  g.piece_order = roll(r, 3) ? "layers" : "tokens";
-  g.stages = 1 + (int)roll(r, 2);
-  g.schedule = roll(r, 2) ? "1f1b" : "zb-h1";
+  g.piece_order = rng_below(r, 3) ? "layers" : "tokens";
+  g.stages = 1 + (int)rng_below(r, 2);
+  g.schedule = rng_below(r, 2) ? "1f1b" : "zb-h1";
   return g;
 }
 
-static const sl_home *any_homes(dice *r, const grid *g, int *count) {
+static const sl_home *any_homes(rng *r, const grid *g, int *count) {
   static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK},
                                 {"kv", NULL, SL_SPACE_DISK}};
-  *count = 1 + (int)roll(r, 3);
+  *count = 1 + (int)rng_below(r, 3);
   if (*count == 3 && (strcmp(g->piece_order, "layers") || g->sequence > 1)) *count = 2;
   return all;
 }
@@ -132,13 +132,13 @@ static void a_piece_has_its_own_rows(void) {
 static void experts_rows_leave_as_well(seeds s) {
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     char share[32];
-    dice r = {seed, 7};
-    int pieces = 2 + (int)roll(&r, 4);
-    const grid_model m = {"mixtral", small_mixtral, 1 << roll(&r, 3), pieces};
+    rng r = {seed, 7};
+    int pieces = 2 + (int)rng_below(&r, 4);
+    const grid_model m = {"mixtral", small_mixtral, 1 << rng_below(&r, 3), pieces};
     grid g = any_expert_grid(&r, pieces), one = {.data = 1, .tensor = 1, .steps = EXPERT_STEPS};
     const grid_losses alone = grid_train(&m, &one), kept = grid_train(&m, &g);
     check_near(&m, &g, &alone, &kept);
-    snprintf(share, sizeof share, "activations=%.3f", (double)roll(&r, (uint32_t)pieces + 1) / pieces);
+    snprintf(share, sizeof share, "activations=%.3f", (double)rng_below(&r, (uint32_t)pieces + 1) / pieces);
     g.homes = (sl_home_options){.disk = ".", .offload = share};
     g.homes.of = any_homes(&r, &g, &g.homes.count);
     g.jitter_seed = seed;

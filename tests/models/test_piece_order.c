@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/grids.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -51,21 +51,21 @@ static void whatever_else_is_asked_for(seeds s) {
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
   static const sl_home act[] = {{"act", NULL, SL_SPACE_DISK}};
   for (uint64_t seed = s.first; seed < s.end; seed++) {
-    dice r = {seed, 0};
-    int pieces = 2 + (int)roll(&r, 9);
-    bool gpt = roll(&r, 2);
-    const grid_model m = {gpt ? "gpt" : "llama", gpt ? small_gpt : small_llama, 1 << roll(&r, 2),
+    rng r = {seed, 0};
+    int pieces = 2 + (int)rng_below(&r, 9);
+    bool gpt = rng_below(&r, 2);
+    const grid_model m = {gpt ? "gpt" : "llama", gpt ? small_gpt : small_llama, 1 << rng_below(&r, 2),
                           pieces};
-    grid g = {.data = 1 + (int)roll(&r, 2), .tensor = 1 + (int)roll(&r, 2),
-              .stages = 1 + (int)roll(&r, 2),
-              .schedule = schedules[roll(&r, SLI_COUNT(schedules))],
-              .recompute = again[roll(&r, 3)], .jitter_seed = seed};
-    g.processes = 1 + (int)roll(&r, 2);
+    grid g = {.data = 1 + (int)rng_below(&r, 2), .tensor = 1 + (int)rng_below(&r, 2),
+              .stages = 1 + (int)rng_below(&r, 2),
+              .schedule = schedules[rng_below(&r, SLI_COUNT(schedules))],
+              .recompute = again[rng_below(&r, 3)], .jitter_seed = seed};
+    g.processes = 1 + (int)rng_below(&r, 2);
     if (g.processes > g.stages * g.data * g.tensor) g.processes = 1;
-    if (g.data > 1) g.shard = shards[roll(&r, 4)];
-    if (g.stages > 1) g.barriers = (int)roll(&r, 3);
-    if (roll(&r, 2)) g.homes = (sl_home_options){.count = 1, .of = act, .disk = "."};
-    same_bits(&m, g, pieces > 5 && roll(&r, 3));
+    if (g.data > 1) g.shard = shards[rng_below(&r, 4)];
+    if (g.stages > 1) g.barriers = (int)rng_below(&r, 3);
+    if (rng_below(&r, 2)) g.homes = (sl_home_options){.count = 1, .of = act, .disk = "."};
+    same_bits(&m, g, pieces > 5 && rng_below(&r, 3));
   }
 }
 

@@ -182,7 +182,7 @@ static const struct profile {
 static void check_profile(const struct profile *t, int i) {
   static const char *const names[] = {"1f1b", "zb-h1", "zb-h2"};
   lowered_model x;
-  sl_figures f;
+  sl_statistics f;
   pipeline_init(&x, t->m, 1, &(sl_lower_options){
                               .parallel.stages = t->p, .schedule.name = names[i],
                               .simulation.cost = {t->F * 1e-3, t->B * 1e-3, t->W * 1e-3, t->comm * 1e-3}});

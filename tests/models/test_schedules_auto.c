@@ -39,7 +39,7 @@ static draw draw_run(uint64_t seed) {
 /* The bubble, and the most activations a device holds; false: it cannot be. */
 static bool try_schedule(const draw *x, const char *name, double *bubble, double *peak) {
   lowered_model model;
-  sl_figures f;
+  sl_statistics f;
   bool open = !strcmp(name, "auto");
   sl_status status = lowered_model_init(
       &model, "pipeline", NULL, x->m, 1,

@@ -156,7 +156,7 @@ static void nothing_hangs(void) {
     for (size_t d = 0; d < SLI_COUNT(depths) && strcmp(*name, "auto"); d++)
       for (int m = 1; m <= SLI_MIN(2 * depths[d] + 1, 19); m++) {
         lowered_model x;
-        sl_figures f;
+        sl_statistics f;
         pipeline_init(&x, m, 1, &(sl_lower_options){.parallel.stages = depths[d], .schedule.name = *name,
                                                  .simulation.cost = {1, 1, 1, 0.1}});
         CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s, p %d, m %d: %s", *name, depths[d], m,

@@ -169,7 +169,7 @@ int main(int argc, char **argv) {
   wake = eventfd(0, EFD_NONBLOCK);
   const engine e = {.fd = wake, .vocabulary = 256, .context = 8192, .submit = submit, .cancel = cancel,
                     .poll = poll_events, .stat = stat_of, .status = status_of};
-  voice v = {.name = "made-up", .no_chat = "it does not chat"};
+  chat_format v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = argc > 7 ? sli_chat_of_template(argv[7]) : sli_chat_named("chatml");
   const serve_options options = {.host = "127.0.0.1", .key = argc > 5 && *argv[5] ? argv[5] : NULL, .stuck_seconds = patience / 6,

@@ -124,7 +124,7 @@ class Arguments(unittest.TestCase):
         run.close()
         run.close()
         for call in (lambda: run.train(1), lambda: run.params["w"], lambda: params.__setitem__("b", [0, 0]),
-                     lambda: run.infer(x=X), lambda: run.figures(), lambda: run.trace(), lambda: run.quotas(),
+                     lambda: run.infer(x=X), lambda: run.statistics(), lambda: run.trace(), lambda: run.quotas(),
                      lambda: run.set_quota("act", 1), lambda: run.steps, lambda: run.first_step,
                      lambda: run.schedule, lambda: run.describe(), lambda: run.save("x"), lambda: run.load("x"),
                      lambda: run.checkpoint()):
@@ -174,7 +174,7 @@ class Figures(unittest.TestCase):
 
     def test_most_activations_are_those_of_the_last_train(self):
         def most(run):
-            return max(d["peak_activations"] for d in run.figures()["devices"])
+            return max(d["peak_activations"] for d in run.statistics()["devices"])
         with sl.Run(deep, stages=2, microbatches=8, schedule="gpipe") as run:
             for _ in range(100):  # rows that come late leave the backward pass no more than one to wait for
                 run.train(2)

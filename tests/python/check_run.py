@@ -194,7 +194,7 @@ class State(unittest.TestCase):
             sl.Run(deep, weights=os.path.join(self.at, "nothing.safetensors"))
 
     def test_a_resumed_run_has_the_same_bits(self):
-        kept = {"checkpoints": os.path.join(self.at, "kept"), "resume": True, "terms": {"lr": 0.05}}
+        kept = {"checkpoints": os.path.join(self.at, "kept"), "resume": True, "fingerprint": {"lr": 0.05}}
         with sl.Run(deep, stages=2, microbatches=4) as run:
             whole = losses(run.train(6))
         with sl.Run(deep, stages=2, microbatches=4, **kept) as run:
@@ -204,7 +204,7 @@ class State(unittest.TestCase):
             self.assertEqual(run.first_step, 4)
             self.assertEqual(first + losses(run.train(2)), whole)
             self.assertEqual(run.steps, 6)
-        kept["terms"] = {"lr": 0.1}
+        kept["terms"] = {"lr": 0.1}  # the old name
         with self.assertRaisesRegex(sl.UsageError, "lr"):
             sl.Run(deep, microbatches=4, **kept)
         with sl.Run(deep, microbatches=4, resume_with="lr", **kept) as run:
@@ -217,7 +217,7 @@ class State(unittest.TestCase):
             again = run.trace()
             self.assertEqual(len(again.records), len(trace.records))
             self.assertTrue(os.path.exists(again.path))
-            self.assertGreater(run.figures()["step_seconds"], 0)
+            self.assertGreater(run.statistics()["step_seconds"], 0)
             self.assertEqual(len(run.figures()["devices"]), 2)
         passes = trace.records[trace.records["class"] == "B"]
         self.assertEqual(len(passes), 3 * 4 * 2)

@@ -17,7 +17,7 @@ def add(value, ids):
     return value
 
 
-class Dice:
+class Rng:
     def __init__(self, seed):
         self.state = seed
 
@@ -26,24 +26,24 @@ class Dice:
         return (self.state >> 33) % sides
 
 
-def character(dice):
-    kind = dice.roll(6)
+def character(rng):
+    kind = rng.roll(6)
     if kind == 0:
-        return chr(32 + dice.roll(95))
+        return chr(32 + rng.roll(95))
     if kind == 1:
-        return chr(97 + dice.roll(26))
+        return chr(97 + rng.roll(26))
     if kind == 2:
-        return WHITE[dice.roll(4)]
+        return WHITE[rng.roll(4)]
     if kind == 3:
-        return chr(0xa0 + dice.roll(0x2000))
+        return chr(0xa0 + rng.roll(0x2000))
     if kind == 4:
-        return chr(0x4e00 + dice.roll(0x5000))
-    return chr(0x1f300 + dice.roll(0x600))
+        return chr(0x4e00 + rng.roll(0x5000))
+    return chr(0x1f300 + rng.roll(0x600))
 
 
 def string(seed):
-    dice = Dice(seed)
-    return "".join(character(dice) for _ in range(1 + dice.roll(40)))
+    rng = Rng(seed)
+    return "".join(character(rng) for _ in range(1 + rng.roll(40)))
 
 
 def points(first):

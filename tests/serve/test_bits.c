@@ -12,19 +12,19 @@ enum { SEEDS = TEST_SANITIZED ? 1 : 5, SETTINGS = TEST_SANITIZED ? 3 : 4 };
 enum { ENOUGH = 10 };
 
 /* Weights of one block or two in memory. */
-static void from_disk(sl_session_options *o, dice *d) {
+static void from_disk(sl_session_options *o, rng *d) {
   static const sl_home disk = {.name = "weights", .space = SL_SPACE_DISK};
   static const sl_quota quotas[] = {{"weights", SL_NONE, 1}, {"weights", SL_NONE, 2}};
   o->lower.parallel.stages = 1;
   o->lower.memory.homes = (sl_home_options){.count = 1, .of = &disk};
   o->lower.memory.nquotas = 1;
-  o->lower.memory.quotas = &quotas[roll(d, 2)];
+  o->lower.memory.quotas = &quotas[rng_below(d, 2)];
 }
 
 static uint64_t preemptions, shared;
 
 /* And counts. */
-static void ask(const served *s, const setting *x, asked *q, const told *alone, dice *d) {
+static void ask(const served *s, const setting *x, random_request *q, const token_stream *alone, rng *d) {
   sl_session_stats stats = batches_ask(s, x, q, alone, d);
   preemptions += stats.preemptions;
   shared += stats.rows_shared;
@@ -32,9 +32,9 @@ static void ask(const served *s, const setting *x, asked *q, const told *alone, 
 
 static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {
   served s = {0};
-  asked q[REQUESTS];
-  told alone[REQUESTS] = {0};
-  dice d = {.key = seed};
+  random_request q[REQUESTS];
+  token_stream alone[REQUESTS] = {0};
+  rng d = {.key = seed};
   s.dtype = seed % 3 ? SL_F32 : SL_BF16;
   s.kv = seed % 4 < 2 ? SL_BF16 : SL_F32;
   served_model(&s, model, words);
@@ -65,13 +65,13 @@ static bool same_files(const char *a, const char *b) {
  * where they were then, and who hung up does so again. */
 static void a_log_is_followed(uint64_t seed) {
   served s = {0};
-  asked q[REQUESTS];
-  told alone[REQUESTS] = {0};
-  dice d = {.key = 77 + seed};
+  random_request q[REQUESTS];
+  token_stream alone[REQUESTS] = {0};
+  rng d = {.key = 77 + seed};
   served_model(&s, "llama", batches_llama);
   for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);
-  setting x = {.options = served_options(&s), .cancelled = (int)roll(&d, REQUESTS)};
+  setting x = {.options = served_options(&s), .cancelled = (int)rng_below(&d, REQUESTS)};
   batches_short_of_pages(&x.options);
   x.options.log = "ticks.log";
   ask(&s, &x, q, alone, &d);

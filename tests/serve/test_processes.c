@@ -26,9 +26,9 @@ static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
 static struct {
   served s;
   setting x;
-  asked q[REQUESTS];
-  told alone[REQUESTS];
-  dice d;
+  random_request q[REQUESTS];
+  token_stream alone[REQUESTS];
+  rng d;
 } now;
 
 static sl_job *open_job(const process *p) {
@@ -61,16 +61,16 @@ static void serve(process *p) {
 }
 
 static void draw(void) {
-  const struct grid *grid = &grids[roll(&now.d, SLI_COUNT(grids))];
+  const struct grid *grid = &grids[rng_below(&now.d, SLI_COUNT(grids))];
   now.x = batches_draw(&now.s, &now.d);
-  if (!roll(&now.d, 3)) batches_short_of_pages(&now.x.options);
+  if (!rng_below(&now.d, 3)) batches_short_of_pages(&now.x.options);
   now.x.options.lower.parallel.processes = grid->processes;
   now.x.options.lower.parallel.stages = grid->stages;
   now.x.options.lower.parallel.tensor = grid->tensor;
 }
 
 static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {
-  now.d = (dice){.key = seed};
+  now.d = (rng){.key = seed};
   now.s.dtype = seed % 3 ? SL_F32 : SL_BF16;
   memset(now.alone, 0, sizeof now.alone);
   served_model(&now.s, model, words);

@@ -16,9 +16,9 @@ static sl_session_options on(const served *s, int stages, const sl_tick_cost *co
   return o;
 }
 
-static sl_rehearsal rehearse(const sl_session_options *o, int64_t n, const sl_arrival *arrivals) {
-  sl_rehearsal r;
-  CHECK(!sl_session_rehearse(o, n, arrivals, &r), "%s", sl_detail());
+static sl_session_simulation simulate(const sl_session_options *o, int64_t n, const sl_arrival *arrivals) {
+  sl_session_simulation r;
+  CHECK(!sl_session_simulate(o, n, arrivals, &r), "%s", sl_detail());
   CHECK(!r.stats.pages_used && !r.stats.running && !r.stats.queued, "all pages are back");
   return r;
 }
@@ -33,10 +33,10 @@ static double first_token(const served *s, int64_t rows, sl_chunks chunks) {
   sl_session_options o = on(s, 4, &cost);
   o.rows = rows;
   o.chunks = chunks;
-  sl_rehearsal r = rehearse(&o, 1, &one);
+  sl_session_simulation r = simulate(&o, 1, &one);
   double first = r.answered[0].first;
   CHECK(r.stats.rows == 131072 && r.stats.tokens == 1, "each position once");
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
   return first;
 }
 
@@ -68,11 +68,11 @@ static double rate(const served *s, int groups) {
   o.sequences = groups;
   o.groups = groups;
   for (int i = 0; i < groups; i++) all[i] = (sl_arrival){0, 1, 400};
-  sl_rehearsal r = rehearse(&o, groups, all);
+  sl_session_simulation r = simulate(&o, groups, all);
   double ticks = (double)r.stats.ticks / r.seconds;
   for (int p = 0; p < 4; p++)
     CHECK(near(r.busy[p], 0.01 * (double)r.stats.ticks, 1e-6), "stage %d computes %g s", p, r.busy[p]);
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
   return ticks;
 }
 
@@ -99,10 +99,10 @@ static double gain(const served *s, int64_t prompt) {
   o.rows = C + B - 1;
   o.sequences = B;
   for (int i = 0; i < REQUESTS; i++) all[i] = (sl_arrival){0, prompt, answer};
-  sl_rehearsal r = rehearse(&o, REQUESTS, all);
+  sl_session_simulation r = simulate(&o, REQUESTS, all);
   double chunks = ceil((double)prompt / C), together = r.seconds / REQUESTS;
   double apart = rides.tick * chunks + rides.row * (double)prompt + (double)answer * (rides.tick / B + rides.row);
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
   return apart / together;
 }
 
@@ -127,42 +127,42 @@ static void pages_are_counted(const served *s) {
   o.pages = 6;
   o.admit = SL_ADMIT_RECOMPUTE;
   o.rows = 64;
-  sl_rehearsal r = rehearse(&o, 4, all);
+  sl_session_simulation r = simulate(&o, 4, all);
   CHECK(r.stats.preemptions && r.stats.rows_again && r.stats.pages_most == 6, "pages run out");
   CHECK(r.stats.tokens == 405 && r.stats.ended[SL_END_LENGTH] == 4, "all are answered");
   CHECK(near(r.answered[3].first, 1000.02, 1e-6), "who comes late is answered at once: %g", r.answered[3].first);
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
   o.queue = 1;
-  r = rehearse(&o, 4, all);
+  r = simulate(&o, 4, all);
   CHECK(r.stats.requests == 3 && !r.answered[1].tokens, "one waits, one is sent away");
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
 }
 
 /* Devices that share a stage compute its ticks at once, each its part of what those take. */
 static void devices_share_a_stage(const served *s) {
   static const sl_tick_cost cost = {.tick = 0.01, .row = 1e-4};
   static const sl_arrival all[] = {{0, 60, 20}, {0.1, 30, 20}};
-  sl_rehearsal one, two;
+  sl_session_simulation one, two;
   sl_session_options o = on(s, 2, &cost);
-  one = rehearse(&o, 2, all);
+  one = simulate(&o, 2, all);
   o.lower.parallel.tensor = 2;
   o.lower.devices.count = 4;
-  two = rehearse(&o, 2, all);
+  two = simulate(&o, 2, all);
   CHECK(near(two.seconds, one.seconds, 0.02), "a run takes %g s, on one device for each stage %g", two.seconds, one.seconds);
   for (int i = 0; i < 2; i++)
     CHECK(near(two.busy[i], one.busy[i], 1e-6), "stage %d computes for %g s, not %g", i, two.busy[i], one.busy[i]);
-  sl_rehearsal_fini(&one);
-  sl_rehearsal_fini(&two);
+  sl_session_simulation_fini(&one);
+  sl_session_simulation_fini(&two);
 }
 
 static void what_cannot_be_is_refused(const served *s) {
   static const sl_arrival backward[] = {{1, 1, 1}, {0.5, 1, 1}}, late[] = {{0, 131201, 1}};
   sl_session_options o = on(s, 1, NULL);
-  sl_rehearsal r;
-  CHECK(sl_session_rehearse(&o, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"), "%s", sl_detail());
-  CHECK(sl_session_rehearse(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"), "%s", sl_detail());
+  sl_session_simulation r;
+  CHECK(sl_session_simulate(&o, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"), "%s", sl_detail());
+  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"), "%s", sl_detail());
   o.lower.devices.kind = "cpu";
-  CHECK(sl_session_rehearse(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s", sl_detail());
+  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s", sl_detail());
 }
 
 /* ---- what ticks took ------------------------------------------------------------------------------ */
@@ -234,15 +234,15 @@ static void ticks_are_priced_as_they_were_found(const served *s) {
   static const sl_arrival answer = {0, 1, 401}, prompt = {0, 60, 2};
   sl_session_options o = on(s, 1, &uneven);
   o.rows = 30;
-  sl_rehearsal r = rehearse(&o, 1, &answer);
+  sl_session_simulation r = simulate(&o, 1, &answer);
   double first = r.answered[0].first;
   CHECK(near(first, 0.005, 1e-6) || near(first, 0.015, 1e-6), "the first tick takes %g s", first);
   CHECK(near(r.seconds - first, 4, 1e-6), "400 ticks take %g s", r.seconds - first);
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
   o.cost = &sampled;
-  r = rehearse(&o, 1, &prompt);
+  r = simulate(&o, 1, &prompt);
   CHECK(near(r.answered[0].first, 0.022, 1e-6) && near(r.seconds, 0.034, 1e-6), "%g and %g s", r.answered[0].first, r.seconds);
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
 }
 
 int main(void) {

@@ -4,7 +4,7 @@
 #ifndef SLUICE_TESTS_BATCHES_H
 #define SLUICE_TESTS_BATCHES_H
 
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/session.h"
 
 enum { REQUESTS = 12, CONTEXT = 200, MOST = 40, LONGEST = 150, OPENINGS = 2 };
@@ -14,32 +14,32 @@ static char *const batches_gpt[] = {"--layers", "3", "--width", "48", "--heads",
 static char *const batches_llama[] = {"--layers", "3", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab",
                               "97", "--window", "70", "--context", "200", "--bias", "qkv", NULL};
 
-typedef struct told {
+typedef struct token_stream {
   int count;
   int32_t tokens[MOST];
   uint64_t hashes[MOST];
   bool ended;
-} told;
+} token_stream;
 
-typedef struct asked {
+typedef struct random_request {
   sl_request how;
   int32_t prompt[LONGEST];
-} asked;
+} random_request;
 
 /* Draws a request. Some share a prefix of random length with others. */
-static inline void batches_think(asked *q, dice *d) {
-  int64_t n = 1 + (int64_t)roll(d, LONGEST);
-  int64_t opening = (int64_t)roll(d, OPENINGS), common = roll(d, 2) ? (int64_t)roll(d, LONGEST + 1) : 0;
+static inline void batches_think(random_request *q, rng *d) {
+  int64_t n = 1 + (int64_t)rng_below(d, LONGEST);
+  int64_t opening = (int64_t)rng_below(d, OPENINGS), common = rng_below(d, 2) ? (int64_t)rng_below(d, LONGEST + 1) : 0;
   for (int64_t i = 0; i < n; i++)
-    q->prompt[i] = i < common ? (int32_t)((i * (5 + opening) + opening) % 97) : (int32_t)roll(d, 97);
-  q->how = (sl_request){.prompt = q->prompt, .nprompt = n, .max_tokens = 1 + (int64_t)roll(d, MOST),
-                        .logprobs = (int)roll(d, 4) - 1, .seed = roll(d, 1000)};
-  if (roll(d, 2)) q->how.temperature = 1.5f;
-  if (!roll(d, 3)) q->how.top_k = 5;
-  if (!roll(d, 3)) q->how.top_p = 0.8f;
+    q->prompt[i] = i < common ? (int32_t)((i * (5 + opening) + opening) % 97) : (int32_t)rng_below(d, 97);
+  q->how = (sl_request){.prompt = q->prompt, .nprompt = n, .max_tokens = 1 + (int64_t)rng_below(d, MOST),
+                        .logprobs = (int)rng_below(d, 4) - 1, .seed = rng_below(d, 1000)};
+  if (rng_below(d, 2)) q->how.temperature = 1.5f;
+  if (!rng_below(d, 3)) q->how.top_k = 5;
+  if (!rng_below(d, 3)) q->how.top_p = 0.8f;
 }
 
-static inline void note(told *t, const sl_session_event *e) {
+static inline void note(token_stream *t, const sl_session_event *e) {
   CHECK(!t->ended, "nothing comes behind the end");
   if (e->kind == SL_EVENT_END) {
     t->ended = true;
@@ -51,7 +51,7 @@ static inline void note(told *t, const sl_session_event *e) {
 }
 
 /* Runs each request alone, in a session with room for one. */
-static inline void batches_ask_alone(const served *s, asked *q, told *out) {
+static inline void batches_ask_alone(const served *s, random_request *q, token_stream *out) {
   sl_session_options options = served_options(s);
   served one = *s;
   options.sequences = 1;
@@ -73,17 +73,17 @@ typedef struct setting {
   int cancelled; /* one request that is cancelled, or -1 */
 } setting;
 
-static inline setting batches_draw(const served *s, dice *d) {
-  setting x = {.options = served_options(s), .cancelled = (int)roll(d, 2 * REQUESTS) - REQUESTS};
+static inline setting batches_draw(const served *s, rng *d) {
+  setting x = {.options = served_options(s), .cancelled = (int)rng_below(d, 2 * REQUESTS) - REQUESTS};
   sl_session_options *o = &x.options;
-  o->rows = 1 + (int64_t)roll(d, 40);
-  o->sequences = 1 + (int)roll(d, (uint32_t)SLI_MIN(o->rows, 8));
-  o->groups = (int)roll(d, 5);
-  o->lower.parallel.tensor = roll(d, 12) ? 1 : 2 + (int)roll(d, 2);
-  o->lower.parallel.stages = 1 << roll(d, o->lower.parallel.tensor > 1 ? 2 : 3);
-  o->lower.devices.threads = 1 + (int)roll(d, 2);
-  o->admit = roll(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
-  o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)roll(d, 4);
+  o->rows = 1 + (int64_t)rng_below(d, 40);
+  o->sequences = 1 + (int)rng_below(d, (uint32_t)SLI_MIN(o->rows, 8));
+  o->groups = (int)rng_below(d, 5);
+  o->lower.parallel.tensor = rng_below(d, 12) ? 1 : 2 + (int)rng_below(d, 2);
+  o->lower.parallel.stages = 1 << rng_below(d, o->lower.parallel.tensor > 1 ? 2 : 3);
+  o->lower.devices.threads = 1 + (int)rng_below(d, 2);
+  o->admit = rng_below(d, 2) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
+  o->pages = CONTEXT / SL_PAGE + 1 + (int64_t)rng_below(d, 4);
   return x;
 }
 
@@ -106,7 +106,7 @@ static inline void batches_say(const served *s, const setting *x, uint64_t seed)
   fflush(stdout);
 }
 
-static inline void compare(const told *alone, const told *got, int i, bool whole) {
+static inline void compare(const token_stream *alone, const token_stream *got, int i, bool whole) {
   CHECK(whole ? got->count == alone->count : got->count <= alone->count, "request %d: %d tokens, not %d", i,
         got->count, alone->count);
   for (int t = 0; t < got->count; t++)
@@ -115,7 +115,7 @@ static inline void compare(const told *alone, const told *got, int i, bool whole
 }
 
 /* Checks the counts of computed rows and of rows shared by prefix caching. */
-static inline void check_rows(const sl_session *s, const asked *q, const told *got, int cancelled) {
+static inline void check_rows(const sl_session *s, const random_request *q, const token_stream *got, int cancelled) {
   sl_session_stats stats = sl_session_stat(s);
   uint64_t least = 0;
   for (int i = 0; i < REQUESTS; i++) least += (uint64_t)(q[i].how.nprompt + got[i].count - 1);
@@ -126,19 +126,20 @@ static inline void check_rows(const sl_session *s, const asked *q, const told *g
           (unsigned long long)least);
 }
 
-static inline void change_limits(sl_session *s, dice *d) {
+static inline void change_limits(sl_session *s, rng *d) {
   sl_session_info a = sl_session_about(s);
-  const sl_session_limits limits = {.rows = 1 + (int64_t)roll(d, (uint32_t)a.rows),
-                                    .pages = a.pages - (int64_t)roll(d, 2) * (a.pages > CONTEXT / SL_PAGE + 1),
-                                    .sequences = 1 + (int)roll(d, (uint32_t)a.sequences),
-                                    .groups = 1 + (int)roll(d, (uint32_t)a.groups)};
+  const sl_session_limits limits = {.rows = 1 + (int64_t)rng_below(d, (uint32_t)a.rows),
+                                    .pages = a.pages - (int64_t)rng_below(d, 2) * (a.pages > CONTEXT / SL_PAGE + 1),
+                                    .sequences = 1 + (int)rng_below(d, (uint32_t)a.sequences),
+                                    .groups = 1 + (int)rng_below(d, (uint32_t)a.groups)};
   CHECK(!sl_session_limit(s, &limits), "%s", sl_detail());
 }
 
 /* Runs all requests at once. Some may be cancelled, and limits change. Each must have the bits
  * that it has alone. */
-static inline sl_session_stats batches_ask(const served *s, const setting *x, asked *q, const told *alone, dice *d) {
-  told got[REQUESTS] = {0};
+static inline sl_session_stats batches_ask(const served *s, const setting *x, random_request *q,
+                                           const token_stream *alone, rng *d) {
+  token_stream got[REQUESTS] = {0};
   served all = *s;
   served_open(&all, &x->options);
   uint64_t first = 0, id;
@@ -148,13 +149,13 @@ static inline sl_session_stats batches_ask(const served *s, const setting *x, as
     first = i ? first : id;
     bool waits = x->options.replay; /* until all requests of the replayed ticks have come */
     /* some are in progress by now */
-    for (uint32_t n = waits ? 0 : roll(d, 4); n && ended <= i; n--) {
+    for (uint32_t n = waits ? 0 : rng_below(d, 4); n && ended <= i; n--) {
       sl_session_event e = served_next(all.session);
       note(&got[e.id - first], &e);
       ended += e.kind == SL_EVENT_END;
     }
     if (i == x->cancelled && !x->options.replay) sl_session_cancel(all.session, id);
-    if (!x->options.replay && !roll(d, 4)) change_limits(all.session, d);
+    if (!x->options.replay && !rng_below(d, 4)) change_limits(all.session, d);
   }
   while (ended < REQUESTS) {
     sl_session_event e = served_next(all.session);

@@ -9,15 +9,15 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-/* A send in progress: one wire message (parcel). */
-typedef struct parcel {
-  struct parcel *next, *older; /* links of the receiver's list, and of the sender's list of all */
+/* A send in progress: one wire message. */
+typedef struct wire_message {
+  struct wire_message *next, *older; /* links of the receiver's list, and of the sender's list of all */
   char message[SL_MESSAGE_BYTES];
   const void *data;
   size_t bytes;
   int from;
   atomic_bool done;
-} parcel;
+} wire_message;
 
 typedef struct process {
   loopback *all;
@@ -28,10 +28,10 @@ typedef struct process {
   pthread_mutex_t lock;
   pthread_cond_t news;
   bool woken;
-  parcel *first, **last;
+  wire_message *first, **last;
   sl_peers peers;
   size_t sent[MOST_PROCESSES];
-  parcel *newest; /* aborted sends that nobody receives stay here */
+  wire_message *newest; /* aborted sends that nobody receives stay here */
 } process;
 
 struct loopback {
@@ -64,7 +64,7 @@ static void tell(void *ctx, int to, const void *message) {
 static bool send(void *ctx, int to, const void *message, const void *data, size_t bytes,
                  uint64_t *fence) {
   process *p = of_carrier(ctx), *other = &p->all->of[to];
-  parcel *x = sli_calloc(1, sizeof *x);
+  wire_message *x = sli_calloc(1, sizeof *x);
   memcpy(x->message, message, sizeof x->message);
   x->data = data;
   x->bytes = bytes;
@@ -83,13 +83,13 @@ static bool send(void *ctx, int to, const void *message, const void *data, size_
 
 static bool done(void *ctx, uint64_t fence) {
   (void)ctx;
-  return atomic_load(&((parcel *)(uintptr_t)fence)->done);
+  return atomic_load(&((wire_message *)(uintptr_t)fence)->done);
 }
 
 static bool progress(void *ctx) {
   process *p = of_carrier(ctx);
   pthread_mutex_lock(&p->lock);
-  parcel *x = p->first;
+  wire_message *x = p->first;
   if (x && !(p->first = x->next)) p->last = &p->first;
   pthread_mutex_unlock(&p->lock);
   if (!x) return false;
@@ -141,7 +141,7 @@ loopback *loopback_create(int count) {
 
 void loopback_destroy(loopback *x) {
   for (int i = 0; i < x->count; i++) {
-    for (parcel *older, *at = x->of[i].newest; at; at = older) {
+    for (wire_message *older, *at = x->of[i].newest; at; at = older) {
       older = at->older;
       free(at);
     }

@@ -21,7 +21,7 @@ from serve_client import HOST, Client, check
 
 port, pid, streams, tokens = map(int, sys.argv[1:5])
 client = Client(port)
-dice = random.Random(1)
+rng = random.Random(1)
 over = asyncio.Event()
 
 
@@ -95,7 +95,7 @@ async def slow(number):
 async def left(number):
     reader, writer = await connect()
     writer.write(request("%06d " % number))
-    events = dice.randrange(tokens)
+    events = rng.randrange(tokens)
     for _ in range(events):
         await reader.readline()
     writer.close()

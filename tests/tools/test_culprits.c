@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actortrace names the planted culprit: on pipelines with one register short of
+/* actortrace names the injected culprit: on pipelines with one register short of
  * slots, one slow stage, one slow link or a late loader, that is where the idle
  * time is traced back to; reasons add up to the nanosecond; and the slot it advises
  * saves what it said.
@@ -7,21 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/planted.h"
+#include "tests/support/fault_injection.h"
 #include "tests/support/test.h"
 
 static void check_culprit(const char *what, const pipeline *p, const char *culprit) {
-  planted_run(p, SL_CLOCK_VIRTUAL);
-  char line[256], *text = planted_ask("show --no-color");
-  CHECK(strstr(planted_line(text, "Traced back", line), culprit), "%s: %s is named, not %s\n%s", what,
+  injection_run(p, SL_CLOCK_VIRTUAL);
+  char line[256], *text = injection_ask("show --no-color");
+  CHECK(strstr(injection_line(text, "Traced back", line), culprit), "%s: %s is named, not %s\n%s", what,
         culprit, line, text);
   free(text);
   double credit_ns;
-  planted_check_sums(&credit_ns);
+  injection_check_sums(&credit_ns);
 }
 
-static void planted_culprits_are_named(void) {
-  pipeline starved = planted_even, slow = planted_even, link = planted_even, late = planted_even, blocked = planted_even;
+static void injected_culprits_are_named(void) {
+  pipeline starved = injection_even, slow = injection_even, link = injection_even, late = injection_even, blocked = injection_even;
   starved.act[0] = 1;
   check_culprit("a starved register", &starved, "credit: register act@0 has only 1 slot");
   slow.forward[1] = 12, slow.backward[1] = 24;
@@ -39,21 +39,21 @@ static void planted_culprits_are_named(void) {
   blocked.forward[1] = 16;
   check_culprit("back pressure", &blocked, "F1 on pass@1 was running");
   double credit_ns;
-  planted_check_sums(&credit_ns);
+  injection_check_sums(&credit_ns);
   CHECK(credit_ns > 0, "waiting for credit is called that");
 }
 
 static void advised_slots_save_what_was_said(void) {
   static const int starved[] = {0, 1, 2};
   for (size_t i = 0; i < sizeof starved / sizeof *starved; i++) {
-    pipeline p = planted_even;
+    pipeline p = injection_even;
     p.act[starved[i]] = 1;
-    CHECK(planted_keeps_promise(SL_CLOCK_VIRTUAL, p, starved[i]), "the slot saves what was promised");
+    CHECK(injection_keeps_promise(SL_CLOCK_VIRTUAL, p, starved[i]), "the slot saves what was promised");
   }
 }
 
 int main(void) {
-  RUN(planted_culprits_are_named);
+  RUN(injected_culprits_are_named);
   RUN(advised_slots_save_what_was_said);
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/support/planted.h"
+#include "tests/support/fault_injection.h"
 #include "tests/support/test.h"
 
 enum { TRIES = 4, SKIPPED = 77 };
@@ -19,13 +19,13 @@ static bool is_busy(void) {
 static bool is_kept_once(pipeline p, int stage) {
   for (int d = 0; d < STAGES; d++) p.forward[d] *= 2, p.backward[d] *= 2, p.link[d] *= 2;
   for (int i = 0; i < TRIES; i++)
-    if (planted_keeps_promise(SL_CLOCK_REAL, p, stage)) return true;
+    if (injection_keeps_promise(SL_CLOCK_REAL, p, stage)) return true;
   return false;
 }
 
 int main(void) {
   for (int stage = 0; stage <= 2; stage += 2) {
-    pipeline p = planted_even;
+    pipeline p = injection_even;
     p.act[stage] = 1;
     if (is_kept_once(p, stage)) continue;
     CHECK(is_busy(), "the slot saves what was promised");

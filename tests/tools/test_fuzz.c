@@ -13,7 +13,7 @@
 #include "base/base.h"
 #include "graph/lower/lower.h"
 #include "tests/support/command_line.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -50,7 +50,7 @@ static size_t find_number(const text *t, size_t *at) {
   return strspn(t->bytes + *at, "0123456789.e+-");
 }
 
-static void damage(text *t, dice *d) {
+static void damage(text *t, rng *d) {
   static const char *const numbers[] = {
       "0", "-1", "1", "2147483647", "2147483648", "4294967297", "-9223372036854775808",
       "9223372036854775807", "18446744073709551616", "1e18", "8e96", "1e308", "1e999", "-1e999",
@@ -58,13 +58,13 @@ static void damage(text *t, dice *d) {
   static const char *const pieces[] = {"\"", "{", "}", "[", "]", ":", ",", "=", "@", "..", "-",
                                        "null", "true", "\033[2J", "\302\233", "\n", "#", " ", "%s",
                                        "S9", "\\u0000", "\\ud800", "K", "x", "F", "999999999999"};
-  size_t at = roll(d, (uint32_t)t->count + 1), span = roll(d, 8);
+  size_t at = rng_below(d, (uint32_t)t->count + 1), span = rng_below(d, 8);
   span = SLI_MIN(span, t->count - at);
-  const char *with = numbers[roll(d, SLI_COUNT(numbers))];
-  char byte = (char)roll(d, 256), again[64];
-  switch (roll(d, 9)) {
-    case 0: with = pieces[roll(d, SLI_COUNT(pieces))]; break;
-    case 1: with = pieces[roll(d, SLI_COUNT(pieces))], span = 0; break;
+  const char *with = numbers[rng_below(d, SLI_COUNT(numbers))];
+  char byte = (char)rng_below(d, 256), again[64];
+  switch (rng_below(d, 9)) {
+    case 0: with = pieces[rng_below(d, SLI_COUNT(pieces))]; break;
+    case 1: with = pieces[rng_below(d, SLI_COUNT(pieces))], span = 0; break;
     case 2: with = ""; break;
     case 3: memcpy(again, t->bytes + at, span), again[span] = 0, with = again, span = 0; break;
     case 4: replace(t, at, SLI_MIN(span, 1), &byte, 1); return;
@@ -73,8 +73,8 @@ static void damage(text *t, dice *d) {
   replace(t, at, span, with, strlen(with));
 }
 
-static void damage_some(text *t, dice *d) {
-  for (uint32_t n = roll(d, 4); n < 4; n++) damage(t, d);
+static void damage_some(text *t, rng *d) {
+  for (uint32_t n = rng_below(d, 4); n < 4; n++) damage(t, d);
 }
 
 /* ---- what is read ------------------------------------------------------------------------- */
@@ -99,7 +99,7 @@ static sl_status read_words(const char *option, const char *value) {
   return command_line_read(SLI_COUNT(words), words, MOST_SIZE);
 }
 
-static void check_file(const char *option, const char *good, dice *d, uint64_t seed) {
+static void check_file(const char *option, const char *good, rng *d, uint64_t seed) {
   text t;
   set(&t, good);
   damage_some(&t, d);
@@ -109,7 +109,7 @@ static void check_file(const char *option, const char *good, dice *d, uint64_t s
   else taken++;
 }
 
-static void check_machine(dice *d, uint64_t seed) {
+static void check_machine(rng *d, uint64_t seed) {
   check_file("--machine", "{\"flops_per_second\": {\"f32\": 19.5e12, \"bf16\": 312e12}, "
              "\"flops_efficiency\": 0.6, \"bytes_per_second\": 2.039e12, \"bytes_efficiency\": 0.8, "
              "\"op_seconds\": 5e-6, \"memory_bytes\": 85899345920, \"link_seconds\": 5e-6, "
@@ -119,22 +119,22 @@ static void check_machine(dice *d, uint64_t seed) {
              "\"disk_read_bytes_per_second\": 3e9}", d, seed);
 }
 
-static void check_profile(dice *d, uint64_t seed) {
+static void check_profile(rng *d, uint64_t seed) {
   check_file("--profile", "{\"model\": \"pipeline\", \"ops\": [{\"name\": \"chunk.0/linear.1\", "
              "\"seconds\": 1.5e-3}, {\"name\": \"chunk.1/linear.1\", \"seconds\": 2e-3}, "
              "{\"name\": \"chunk.1/linear.1\", \"seconds\": 0}]}", d, seed);
 }
 
-static void check_order(dice *d, uint64_t seed) {
+static void check_order(rng *d, uint64_t seed) {
   check_file("--order", "# passes\n0: F0 F0 B0 B0\n\n1: F1 B1 F1 B1 # as they come\n", d, seed);
 }
 
-static void check_quota(dice *d, uint64_t seed) {
+static void check_quota(rng *d, uint64_t seed) {
   static const char *const good[] = {"act.b=4", "act.b@2=4", "act=4,3,2,1", "fwd@1=3,-,2", "h2d=1"};
   text t;
   int count;
   sl_quota *read;
-  set(&t, good[roll(d, SLI_COUNT(good))]);
+  set(&t, good[rng_below(d, SLI_COUNT(good))]);
   damage_some(&t, d);
   if (sli_quota_read(t.bytes, &count, &read)) {
     check_refusal("a quota", "quota ", seed);
@@ -147,17 +147,17 @@ static void check_quota(dice *d, uint64_t seed) {
   taken++;
 }
 
-static void check_option(dice *d, uint64_t seed) {
+static void check_option(rng *d, uint64_t seed) {
   static const char *const good[] = {"1", "2", "0.5", "timed:4", "cpu:2x2", "cuda:0,1", "512M",
                                      "F=1,B=1,W=1,comm=0", "act.b@1=3,-,2", "w.0.0=S0,B", "zb-h1",
                                      "auto", "vee", "split", "virtual", "full", "layer", "bf16"};
   sl_option *options = options_table(command_line_options);
   size_t n = 0;
   while (options[n].name) n++;
-  const sl_option *o = &options[roll(d, (uint32_t)n)];
+  const sl_option *o = &options[rng_below(d, (uint32_t)n)];
   text t;
-  set(&t, good[roll(d, SLI_COUNT(good))]);
-  if (roll(d, 4)) damage_some(&t, d);
+  set(&t, good[rng_below(d, SLI_COUNT(good))]);
+  if (rng_below(d, 4)) damage_some(&t, d);
   char *name = sli_format("--%s", o->name);
   if (o->kind == SL_OPTION_FLAG) {} /* shows the help or the version */
   else if (read_words(name, t.bytes)) check_refusal(name, "", seed);
@@ -167,13 +167,13 @@ static void check_option(dice *d, uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  static void (*const checks[])(dice *, uint64_t) = {check_machine, check_profile, check_order,
-                                                     check_quota, check_option};
+  static void (*const checks[])(rng *, uint64_t) = {check_machine, check_profile, check_order,
+                                                    check_quota, check_option};
   const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* the faster one */
   snprintf(path, sizeof path, "%s/sluice-test-fuzz-%ld", folder, (long)getpid());
   seeds s = seeds_of(argc, argv, 1, 4000);
   for (uint64_t seed = s.first; seed < s.end; seed++) {
-    dice d = {.key = seed};
+    rng d = {.key = seed};
     checks[seed % SLI_COUNT(checks)](&d, seed);
   }
   unlink(path);

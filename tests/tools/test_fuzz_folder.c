@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "base/tempdir.h"
 #include "io/shards/shards.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 #include "tools/common/common.h"
@@ -76,7 +76,7 @@ static size_t word_at(const text *t, size_t at) {
 }
 
 /* A value gives way to one of another type or size, most often. */
-static void damage(text *t, dice *d) {
+static void damage(text *t, rng *d) {
   static const char *const values[] = {
       "0", "-1", "1", "3", "1e308", "1e999", "-1e999", "2147483648", "9223372036854775808", "18446744073709551616", "9007199254740993",
       "1.5", "null", "true", "false", "{}", "[]", "[1, 2]", "{\"a\": 1}", "\"\"", "\"x\"", "\"\\u001b[2J\"", "\"../a\"", "\"\\ud800\""};
@@ -84,14 +84,14 @@ static void damage(text *t, dice *d) {
   char head[MOST_TEXT + 1];
   memcpy(head, t->bytes, t->count);
   head[t->count] = 0;
-  size_t at = roll(d, (uint32_t)t->count + 1), span = roll(d, 40);
+  size_t at = rng_below(d, (uint32_t)t->count + 1), span = rng_below(d, 40);
   const char *colon = strchr(head + at, ':');
-  switch (roll(d, 8)) {
-    case 0: replace(t, at, at < t->count, pieces[roll(d, SLI_COUNT(pieces))]); return;
-    case 1: replace(t, at, 0, pieces[roll(d, SLI_COUNT(pieces))]); return;
+  switch (rng_below(d, 8)) {
+    case 0: replace(t, at, at < t->count, pieces[rng_below(d, SLI_COUNT(pieces))]); return;
+    case 1: replace(t, at, 0, pieces[rng_below(d, SLI_COUNT(pieces))]); return;
     case 2: replace(t, at, SLI_MIN(t->count - at, span), ""); return;
     case 3: t->count = at; return;
-    case 4: replace(t, at, word_at(t, at), values[roll(d, SLI_COUNT(values))]); return;
+    case 4: replace(t, at, word_at(t, at), values[rng_below(d, SLI_COUNT(values))]); return;
     default: break;
   }
   if (!colon) return;
@@ -99,7 +99,7 @@ static void damage(text *t, dice *d) {
   while (at < t->count && t->bytes[at] == ' ') at++;
   size_t n = word_at(t, at);
   if (at < t->count && t->bytes[at] == '"') n = strcspn(head + at + 1, "\"") + 2;
-  replace(t, at, SLI_MIN(n, t->count - at), values[roll(d, SLI_COUNT(values))]);
+  replace(t, at, SLI_MIN(n, t->count - at), values[rng_below(d, SLI_COUNT(values))]);
 }
 
 static void write_file(const char *name, const void *bytes, size_t count) {
@@ -109,31 +109,31 @@ static void write_file(const char *name, const void *bytes, size_t count) {
   free(path);
 }
 
-static void write_text(const char *name, const char *const *good, int count, bool damaged, dice *d) {
+static void write_text(const char *name, const char *const *good, int count, bool damaged, rng *d) {
   text t;
-  set(&t, good[roll(d, (uint32_t)count)]);
-  for (uint32_t n = damaged ? 1 + roll(d, 3) : 0; n; n--) damage(&t, d);
+  set(&t, good[rng_below(d, (uint32_t)count)]);
+  for (uint32_t n = damaged ? 1 + rng_below(d, 3) : 0; n; n--) damage(&t, d);
   write_file(name, t.bytes, t.count);
 }
 
 /* Its length may lie, and its end may be missing. */
-static void write_weights(const char *name, char tensor, bool damaged, dice *d) {
+static void write_weights(const char *name, char tensor, bool damaged, rng *d) {
   static const uint64_t lies[] = {0, 1, 7, 63, 64, 1000, 100000000, 100000001, UINT64_C(1) << 31, UINT64_C(1) << 63, UINT64_MAX};
   text t;
-  set(&t, headers[roll(d, damaged ? SLI_COUNT(headers) : 1)]);
+  set(&t, headers[rng_below(d, damaged ? SLI_COUNT(headers) : 1)]);
   t.bytes[2] = tensor;
-  for (uint32_t n = damaged ? roll(d, 3) : 0; n; n--) damage(&t, d);
+  for (uint32_t n = damaged ? rng_below(d, 3) : 0; n; n--) damage(&t, d);
   uint64_t length = t.count;
-  if (damaged && !roll(d, 4)) length = lies[roll(d, SLI_COUNT(lies))];
+  if (damaged && !rng_below(d, 4)) length = lies[rng_below(d, SLI_COUNT(lies))];
   unsigned char bytes[8 + MOST_TEXT + DATA_BYTES] = {0};
   memcpy(bytes, &length, sizeof length);
   memcpy(bytes + 8, t.bytes, t.count);
   size_t count = 8 + t.count + DATA_BYTES;
-  write_file(name, bytes, damaged && !roll(d, 4) ? roll(d, (uint32_t)count) : count);
+  write_file(name, bytes, damaged && !rng_below(d, 4) ? rng_below(d, (uint32_t)count) : count);
 }
 
-static void write_folder(dice *d) {
-  uint32_t which = roll(d, 4);
+static void write_folder(rng *d) {
+  uint32_t which = rng_below(d, 4);
   write_text("config.json", configs, SLI_COUNT(configs), which <= 1, d);
   write_text("model.safetensors.index.json", lists, SLI_COUNT(lists), which == 2, d);
   write_weights("one.safetensors", 'a', which == 3, d);
@@ -180,7 +180,7 @@ static sl_status read_weights(void) {
 }
 
 static void check_folder(uint64_t seed) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   settings s;
   char *words[] = {"test", place.folder};
   write_folder(&d);

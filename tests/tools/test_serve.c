@@ -11,14 +11,14 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
-#include "tools/actorserve/asked.h"
+#include "tools/actorserve/request_params.h"
 #include "tools/actorserve/budget.h"
 #include "tools/actorserve/http/parse.h"
 #include "tools/actorserve/json.h"
-#include "tools/actorserve/told.h"
+#include "tools/actorserve/stream_text.h"
 #include "tools/actorserve/worker.h"
 
 /* ---- heads -------------------------------------------------------------------------------------- */
@@ -175,20 +175,20 @@ static const char chat_body[] =
     "\"frequency_penalty\":0,\"logit_bias\":null,\"response_format\":{\"type\":\"text\"}}";
 
 static void a_request_is_read(void) {
-  asked a;
+  request_params a;
   const char *param;
-  CHECK(!asked_read(chat_body, sizeof chat_body - 1, true, NULL, &a, &param), "%s", sl_detail());
+  CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, NULL, &a, &param), "%s", sl_detail());
   CHECK(a.n == 2 && a.max_tokens == 7 && a.temperature == .5 && a.top_p == .9 && a.top_k == 5 && a.seed == -3,
         "numbers");
   CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 && a.stream && a.usage,
         "the rest");
   CHECK(a.nmessages == 2 && !strcmp(a.messages[0].text, "be \u00e4\U0001f600") && !strcmp(a.messages[1].text, "ab"),
         "messages: %s", a.messages[1].text);
-  asked_fini(&a);
+  request_params_fini(&a);
   static const char texts[] = "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3}";
-  CHECK(!asked_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
+  CHECK(!request_params_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
   CHECK(a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs, "prompts");
-  asked_fini(&a);
+  request_params_fini(&a);
 }
 
 static void requests_that_are_wrong(void) {
@@ -217,12 +217,12 @@ static void requests_that_are_wrong(void) {
       {"{" SAY ",\"stream_options\":{\"include_usage\":true}}", "stream_options", "needs stream"},
       {"{" SAY ",\"logprobs\":21}", "logprobs", "from 0 to 20"}, {"{" SAY ",\"max_tokens\":0}", "max_tokens", "from 1"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
-    asked a;
+    request_params a;
     const char *param;
-    sl_status status = asked_read(rows[i].body, strlen(rows[i].body), false, NULL, &a, &param);
+    sl_status status = request_params_read(rows[i].body, strlen(rows[i].body), false, NULL, &a, &param);
     CHECK(status && strstr(sl_detail(), rows[i].says), "%s: %s", rows[i].body, status ? sl_detail() : "is taken");
     CHECK(!rows[i].param == !param && (!param || !strcmp(param, rows[i].param)), "%s: param %s", rows[i].body, param);
-    asked_fini(&a);
+    request_params_fini(&a);
   }
 }
 
@@ -243,11 +243,11 @@ static void chats_that_are_wrong(void) {
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", "needs logprobs"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}", "tools is not supported"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
-    asked a;
+    request_params a;
     const char *param;
-    CHECK(asked_read(rows[i][0], strlen(rows[i][0]), true, NULL, &a, &param) && strstr(sl_detail(), rows[i][1]), "%s: %s",
-          rows[i][0], sl_detail());
-    asked_fini(&a);
+    CHECK(request_params_read(rows[i][0], strlen(rows[i][0]), true, NULL, &a, &param) && strstr(sl_detail(), rows[i][1]),
+          "%s: %s", rows[i][0], sl_detail());
+    request_params_fini(&a);
   }
 }
 
@@ -257,10 +257,10 @@ static void messages_that_come_back(void) {
                                      "\"tool_calls\":null,\"function_call\":null,\"audio\":null", "\"reasoning_content\":\"\""};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     char *body = sli_format("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",%s}]}", rows[i]);
-    asked a;
+    request_params a;
     const char *param;
-    CHECK(!asked_read(body, strlen(body), true, NULL, &a, &param), "%s: %s", rows[i], sl_detail());
-    asked_fini(&a);
+    CHECK(!request_params_read(body, strlen(body), true, NULL, &a, &param), "%s: %s", rows[i], sl_detail());
+    request_params_fini(&a);
     free(body);
   }
 }
@@ -269,10 +269,10 @@ static void a_body_has_only_so_many_values(void) {
   enum { COUNT = 1 << 19 };
   char *body = sli_calloc(COUNT + 1, 1);
   const char *param;
-  asked a;
+  request_params a;
   memset(body, '[', COUNT);
-  CHECK(asked_read(body, COUNT, false, NULL, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
-  asked_fini(&a);
+  CHECK(request_params_read(body, COUNT, false, NULL, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
+  request_params_fini(&a);
   free(body);
 }
 
@@ -312,11 +312,11 @@ static void bodies_take_time_in_proportion(void) {
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     char *body = long_body(rows[i].begin, rows[i].unit, rows[i].end, rows[i].most);
     uint64_t begin = sli_now_ns();
-    asked a;
+    request_params a;
     const char *param;
-    sl_status status = asked_read(body, strlen(body), true, NULL, &a, &param);
+    sl_status status = request_params_read(body, strlen(body), true, NULL, &a, &param);
     double seconds = (double)(sli_now_ns() - begin) * 1e-9;
-    asked_fini(&a);
+    request_params_fini(&a);
     CHECK(seconds < 4, "%.40s%s...: %.2f s, %s", rows[i].begin, rows[i].unit, seconds, status ? sl_detail() : "read");
     if (getenv("SLUICE_SHOW")) printf("%.3f s %.50s%s: %s\n", seconds, rows[i].begin, rows[i].unit, status ? sl_detail() : "read");
     free(body);
@@ -325,14 +325,14 @@ static void bodies_take_time_in_proportion(void) {
 
 /* ---- damage ------------------------------------------------------------------------------------------- */
 
-static size_t damage(char *bytes, size_t count, size_t room, dice *d) {
+static size_t damage(char *bytes, size_t count, size_t room, rng *d) {
   static const char *const pieces[] = {"\"", "{", "]", "\\u", "\\ud800", "1e999", "-", "\r\n", ":", "\xc3", "null", ","};
-  for (uint32_t n = roll(d, 4) + 1; n; n--) {
-    size_t at = roll(d, (uint32_t)count);
-    const char *piece = pieces[roll(d, SLI_COUNT(pieces))];
-    size_t more = strlen(piece), gone = roll(d, 6);
+  for (uint32_t n = rng_below(d, 4) + 1; n; n--) {
+    size_t at = rng_below(d, (uint32_t)count);
+    const char *piece = pieces[rng_below(d, SLI_COUNT(pieces))];
+    size_t more = strlen(piece), gone = rng_below(d, 6);
     gone = SLI_MIN(gone, count - at);
-    if (roll(d, 3) == 0) bytes[at] = (char)(roll(d, 255) + 1);
+    if (rng_below(d, 3) == 0) bytes[at] = (char)(rng_below(d, 255) + 1);
     else if (count + more - gone < room) {
       memmove(bytes + at + more, bytes + at + gone, count - at - gone);
       memcpy(bytes + at, piece, more);
@@ -343,24 +343,24 @@ static size_t damage(char *bytes, size_t count, size_t room, dice *d) {
   return count;
 }
 
-static bool damaged_request(dice *d) {
+static bool damaged_request(rng *d) {
   enum { ROOM = 2 * sizeof chat_body };
   char body[ROOM + 1] = {0};
-  asked a;
+  request_params a;
   const char *param;
   size_t count = sizeof chat_body - 1;
   memcpy(body, chat_body, count);
   count = damage(body, count, ROOM, d);
   body[count] = 0;
-  bool taken = !asked_read(body, strlen(body), true, NULL, &a, &param);
+  bool taken = !request_params_read(body, strlen(body), true, NULL, &a, &param);
   CHECK(taken || *sl_detail(), "%s: it says why", body);
   for (int i = 0; i < a.nmessages && taken; i++)
     CHECK(utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text), "%s", body);
-  asked_fini(&a);
+  request_params_fini(&a);
   return taken;
 }
 
-static bool damaged_head(dice *d) {
+static bool damaged_head(rng *d) {
   static const char good[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nExpect: 100-continue\r\n"
                              "Connection: keep-alive\r\n\r\n";
   char bytes[2 * sizeof good] = {0};
@@ -375,14 +375,15 @@ static bool damaged_head(dice *d) {
   return !fault.status;
 }
 
-static bool damaged_body(dice *d) {
+static bool damaged_body(rng *d) {
   static const char good[] = "4\r\nabcd\r\nA;x=y\r\n0123456789\r\n0\r\nTrailer: a\r\n\r\n";
   char bytes[2 * sizeof good] = {0};
   const http_head h = {.chunked = true, .minor = 1};
   size_t count = sizeof good - 1;
   memcpy(bytes, good, count);
   count = damage(bytes, count, sizeof bytes - 1, d);
-  char *at_once = take_body(&h, bytes, count, count ? count : 1), *slowly = take_body(&h, bytes, count, 1 + roll(d, 7));
+  char *at_once = take_body(&h, bytes, count, count ? count : 1);
+  char *slowly = take_body(&h, bytes, count, 1 + rng_below(d, 7));
   CHECK(!strcmp(at_once, slowly) || *slowly == '!' || *at_once == '!', "the same however it comes: %s, %s", at_once,
         slowly);
   bool taken = *at_once != '!';
@@ -394,41 +395,41 @@ static bool damaged_body(dice *d) {
 /* ---- texts ------------------------------------------------------------------------------------------------ */
 
 /* Random bytes, most of them of characters that are whole. */
-static size_t write_bytes(dice *d, int32_t *tokens, size_t room) {
+static size_t write_bytes(rng *d, int32_t *tokens, size_t room) {
   static const char *const words[] = {"a", "stop", "st", "o", "\u00e4", "\u20ac", "\U0001f600", "\xe2\x82", "\xff", "\n"};
   size_t n = 0;
-  for (uint32_t count = roll(d, 40); count; count--) {
-    const char *word = words[roll(d, SLI_COUNT(words))];
+  for (uint32_t count = rng_below(d, 40); count; count--) {
+    const char *word = words[rng_below(d, SLI_COUNT(words))];
     for (; *word && n < room; word++) tokens[n++] = (unsigned char)*word;
   }
   return n;
 }
 
-static void texts_come_the_same(dice *d) {
+static void texts_come_the_same(rng *d) {
   static const char *const ends[] = {"stop", "to\u20ac", "\U0001f600\u00e4"};
   const codec c = {.vocabulary = 256};
   int32_t tokens[256];
   size_t n = write_bytes(d, tokens, SLI_COUNT(tokens)), bytes, got = 0;
   char *whole = codec_decode(&c, tokens, n, &bytes), *text = sli_calloc(bytes + 1, 1);
   stops all;
-  stops_init(&all, (int)roll(d, 4), ends);
-  told t = {.codec = &c, .stops = &all};
+  stops_init(&all, (int)rng_below(d, 4), ends);
+  stream_text t = {.codec = &c, .stops = &all};
   size_t end = bytes;
   for (int i = 0; i < all.count; i++) {
     const char *at = strstr(whole, ends[i]);
     if (at) end = SLI_MIN(end, (size_t)(at - whole));
   }
   for (size_t i = 0; i <= n && !t.stopped; i++) {
-    if (i < n) told_token(&t, tokens[i]);
-    size_t ready = told_ready(&t, i == n);
+    if (i < n) stream_text_add(&t, tokens[i]);
+    size_t ready = stream_text_ready(&t, i == n);
     CHECK(got + ready <= bytes, "no more than there is");
     if (ready) memcpy(text + got, t.text, ready);
     CHECK(utf8_good(text + got, ready) == ready, "whole characters");
     got += ready;
-    told_take(&t, ready);
+    stream_text_take(&t, ready);
   }
   CHECK(got == end && !memcmp(text, whole, got), "\"%s\" up to a stop, not \"%s\"", whole, text);
-  told_fini(&t);
+  stream_text_fini(&t);
   stops_fini(&all);
   free(whole);
   free(text);
@@ -442,12 +443,12 @@ static void stops_overlap(void) {
   stops all;
   stops_init(&all, SLI_COUNT(ends), ends);
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
-    told t = {.codec = &c, .stops = &all};
-    for (const char *at = rows[i][0]; *at && !t.stopped; at++) told_token(&t, *at);
-    size_t ready = told_ready(&t, true);
+    stream_text t = {.codec = &c, .stops = &all};
+    for (const char *at = rows[i][0]; *at && !t.stopped; at++) stream_text_add(&t, *at);
+    size_t ready = stream_text_ready(&t, true);
     CHECK(ready == strlen(rows[i][1]) && !memcmp(t.text ? t.text : "", rows[i][1], ready), "%s comes to %.*s", rows[i][0], (int)ready,
           t.text);
-    told_fini(&t);
+    stream_text_fini(&t);
   }
   stops_fini(&all);
 }
@@ -507,15 +508,16 @@ static void bodies_take_of_an_account(void) {
   const sli_allowance allowance = account_allowance(&one);
   char *body = sli_calloc(3 * COUNT + 32, 1), *at = stpcpy(body, "{\"prompt\":[");
   const char *param;
-  asked a;
+  request_params a;
   for (int i = 0; i < COUNT; i++) at = stpcpy(at, "1,");
   strcpy(at, "1]}");
-  CHECK(asked_read(body, strlen(body), false, &allowance, &a, &param) == SL_E_MEMORY && one.over, "%s", sl_detail());
-  asked_fini(&a);
+  CHECK(request_params_read(body, strlen(body), false, &allowance, &a, &param) == SL_E_MEMORY && one.over,
+        "%s", sl_detail());
+  request_params_fini(&a);
   CHECK(!one.held && !budget_held(b), "%zu bytes are left", budget_held(b));
-  CHECK(!asked_read(chat_body, sizeof chat_body - 1, true, &allowance, &a, &param), "%s", sl_detail());
+  CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, &allowance, &a, &param), "%s", sl_detail());
   CHECK(one.held > sizeof chat_body && one.held == budget_held(b), "it holds %zu bytes", one.held);
-  asked_fini(&a);
+  request_params_fini(&a);
   CHECK(!one.held && !budget_held(b), "%zu bytes are left", budget_held(b));
   free(body);
   budget_destroy(b);
@@ -584,7 +586,7 @@ int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 3000);
   int taken = 0;
   for (uint64_t seed = s.first; seed < s.end; seed++) {
-    dice d = {.key = seed};
+    rng d = {.key = seed};
     taken += damaged_request(&d) + damaged_head(&d) + damaged_body(&d);
     RUN(texts_come_the_same, &d);
   }

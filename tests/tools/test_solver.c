@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tests/support/command_line.h"
-#include "tests/support/dice.h"
+#include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -68,7 +68,7 @@ static void read_line(const char *line, char **text, settings *s) {
 static worth weigh(const settings *s) {
   planned p;
   worth w = {0};
-  sl_figures f = {0};
+  sl_statistics f = {0};
   if (plan_make(s, NULL, &p)) return w;
   for (int i = 0; i < SL_SPACE_COUNT; i++) w.bytes[i] = p.plan->devices[0].room[i].arena_bytes;
   if (!sl_plan_predict(p.plan, NULL, &f)) { /* else it gets stuck */
@@ -148,7 +148,7 @@ static double best_of(const kind *k, const size_t budget[SL_SPACE_COUNT]) {
 /* ---- what is chosen ------------------------------------------------------------------------------ */
 
 /* A number between what the thriftiest plan takes of it and what the largest does. */
-static size_t draw(dice *d, const kind *k, sl_space space) {
+static size_t draw(rng *d, const kind *k, sl_space space) {
   size_t least = SIZE_MAX, most = 0;
   for (int i = 0; i < k->plans; i++) {
     if (!(k->all[i].seconds > 0)) continue;
@@ -156,7 +156,7 @@ static size_t draw(dice *d, const kind *k, sl_space space) {
     most = SLI_MAX(most, k->all[i].bytes[space]);
   }
   least -= least / 16;
-  return least + (size_t)((double)(most + 1 - least) * roll(d, 1 << 20) / (1 << 20));
+  return least + (size_t)((double)(most + 1 - least) * rng_below(d, 1 << 20) / (1 << 20));
 }
 
 static void same_by_hand(const kind *k, const solved *x, uint64_t seed) {
@@ -166,13 +166,13 @@ static void same_by_hand(const kind *k, const solved *x, uint64_t seed) {
 }
 
 static void choose(const kind *k, uint64_t seed) {
-  dice d = {.key = seed};
+  rng d = {.key = seed};
   char *line = line_of(k, "--home auto"), *text;
   settings s;
   read_line(line, &text, &s);
   size_t budget[SL_SPACE_COUNT] = {[SL_SPACE_DEVICE] = draw(&d, k, SL_SPACE_DEVICE)};
-  if (roll(&d, 2)) budget[SL_SPACE_HOST] = draw(&d, k, SL_SPACE_HOST) + 1;
-  if (roll(&d, 2)) budget[SL_SPACE_DISK] = draw(&d, k, SL_SPACE_DISK) + 1;
+  if (rng_below(&d, 2)) budget[SL_SPACE_HOST] = draw(&d, k, SL_SPACE_HOST) + 1;
+  if (rng_below(&d, 2)) budget[SL_SPACE_DISK] = draw(&d, k, SL_SPACE_DISK) + 1;
   s.devices.budget_bytes = budget[SL_SPACE_DEVICE];
   s.kept.homes.host_bytes = budget[SL_SPACE_HOST];
   s.kept.homes.disk_bytes = budget[SL_SPACE_DISK];

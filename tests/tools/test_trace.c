@@ -91,12 +91,12 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
 
 static void what_ran_is_read_back(void) {
   const double sums[] = {7, 0, 9.5}, last[] = {2, 0, 3};
-  CHECK(!sl_trace_write_tallies(path, plan, rt, SL_CLOCK_VIRTUAL, 1, &(sl_trace_tally){"rows", 3, sums, last}),
+  CHECK(!sl_trace_write_counters(path, plan, rt, SL_CLOCK_VIRTUAL, 1, &(sl_trace_counter){"rows", 3, sums, last}),
         "%s", sl_detail());
   sl_trace *counted;
-  CHECK(!sl_trace_read(path, &counted) && counted->ntallies == 1 && counted->tallies[0].n == 3 &&
-            !strcmp(counted->tallies[0].name, "rows") && !memcmp(counted->tallies[0].sum, sums, sizeof sums) &&
-            !memcmp(counted->tallies[0].last, last, sizeof last), "what was counted comes back");
+  CHECK(!sl_trace_read(path, &counted) && counted->ncounters == 1 && counted->counters[0].n == 3 &&
+            !strcmp(counted->counters[0].name, "rows") && !memcmp(counted->counters[0].sum, sums, sizeof sums) &&
+            !memcmp(counted->counters[0].last, last, sizeof last), "what was counted comes back");
   sl_trace_destroy(counted);
   sl_trace *t;
   CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
@@ -240,7 +240,7 @@ static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t c
     trace_rehash(bad, count);
     write_all(bad, count);
     sl_trace *t;
-    sl_figures f;
+    sl_statistics f;
     if (sl_trace_read(path, &t)) continue;
     opened++;
     if (!sl_plan_predict(t->plan, NULL, &f)) ran++, free(f.devices);

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "comm/job/job.h"
 #include "tools/actorrun/log.h"
-#include "tools/actorrun/terms.h"
+#include "tools/actorrun/fingerprint.h"
 #include "tools/common/common.h"
 
 extern const tool actorrun_tool;
@@ -43,12 +43,12 @@ typedef struct progress {
 } progress;
 
 /* Status of a run. */
-typedef struct progress_look {
+typedef struct progress_status {
   /* steps of the whole run; done: -1 before the first step's end, and if nobody counts */
   int64_t done, steps;
   double loss, rate;      /* loss of the last step; recent items per second */
   double step_seconds, elapsed_seconds;
-} progress_look;
+} progress_status;
 
 void progress_init(progress *p, int64_t steps, bool quiet);
 void progress_fini(progress *p);
@@ -56,7 +56,7 @@ void progress_start(progress *p);
 /* Records a finished step, on the worker's thread. */
 void progress_step(progress *p, const sl_step_report *report);
 /* Returns the status of a run in progress. Any thread. */
-progress_look progress_now(progress *p);
+progress_status progress_now(progress *p);
 /* Ends the live line, so that other text can follow. */
 void progress_close(progress *p);
 /* Draws the losses so far as `width` bars, the oldest on the left; the caller frees it. */
@@ -91,22 +91,22 @@ typedef struct evals {
   bool ended;       /* --patience has ended the run */
 } evals;
 
-/* Counters (tally) of a run's steps, by name: tallies.c. */
-typedef struct tally {
+/* Counters of a run's steps, by name: counters.c. */
+typedef struct counter {
   char *name;
   int64_t n;
   double *sum, *last; /* [n] over all steps, and of the last step */
-} tally;
-typedef struct tallies {
+} counter;
+typedef struct counters {
   int count;
-  tally *of;
-} tallies;
+  counter *of;
+} counters;
 
 
 typedef struct job {
   settings *settings;
   sl_checkpoints *checkpoints; /* from --checkpoint, or NULL */
-  terms terms;
+  fingerprint fingerprint;
   sl_job *processes;         /* the job's processes and this one's place; NULL before it is known */
   subject subject;           /* subject of `control` */
   control *control;          /* NULL: the run has no real clock */
@@ -120,7 +120,7 @@ typedef struct job {
   sl_runtime *rt;
   progress progress;
   evals evals;
-  tallies tallies;
+  counters counters;
   run_log *log;              /* from --log, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* time to build, lower and prove */
@@ -142,8 +142,8 @@ void evals_step(job *j); /* called after each step */
 void job_metric(void *ctx, int64_t step, const char *name, double value);
 void job_eval(void *ctx, int64_t step, double loss);
 
-void tallies_step(tallies *all, const sl_step_report *report);
-void tallies_fini(tallies *all);
+void counters_step(counters *all, const sl_step_report *report);
+void counters_fini(counters *all);
 
 /* make.c */
 /* Returns the lowering options of a run, from the command line alone: the job is not known yet. */
@@ -158,8 +158,8 @@ void job_step(void *ctx, const sl_step_report *report);
 
 /* run.c: joins the other processes, runs the plan, and saves the results. */
 sl_status job_run(job *j);
-/* first.c: fills in the initial values: --init, --adapter, or random ones. */
-sl_status job_first_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
+/* initial_values.c: fills in the initial values: --init, --adapter, or random ones. */
+sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
 
 /* signals.c */
 void signals_catch(void);
@@ -185,18 +185,18 @@ void print_end(const job *j);
 /* ---- outputs ---------------------------------------------------------------------------- */
 
 /* Checks before the work that the outputs can be written. */
-sl_status keep_check(const settings *s);
+sl_status outputs_check(const settings *s);
 /* Checks the outputs of a dry run: its report and the plan. */
-sl_status keep_check_report(const settings *s);
+sl_status outputs_check_report(const settings *s);
 /* Checks that files written by several processes are in a folder all of them see. All processes
  * call it, once the job is joined. */
-sl_status keep_shared(const job *j);
+sl_status outputs_check_shared(const job *j);
 /* Opens the directory of --checkpoint, and with --resume finds the checkpoint to continue from. */
-sl_status keep_open(job *j);
+sl_status outputs_open(job *j);
 /* Saves the last checkpoint and --save. */
-sl_status keep_values(const job *j);
+sl_status outputs_save_values(const job *j);
 /* Writes --trace and --report, also of a run that failed. Returns the first failure. */
-sl_status keep_figures(const job *j, sl_status status);
+sl_status outputs_write_reports(const job *j, sl_status status);
 
 /* ---- predictions ------------------------------------------------------------------------ */
 
@@ -210,17 +210,17 @@ bool has_hosts(const job *j);
 
 /* Simulates the plan on the virtual clock and prints its statistics (figures); the caller frees
  * out->devices. */
-sl_status predict_plan(const job *j, sl_figures *out);
+sl_status predict_plan(const job *j, sl_statistics *out);
 /* Prints the line about a step, and those about arithmetic and links, at the end of a run. */
-void print_step(const job *j, const sl_figures *figures);
-void print_modelled(const job *j, const sl_figures *figures);
+void print_step(const job *j, const sl_statistics *stats);
+void print_modelled(const job *j, const sl_statistics *stats);
 
 /* Writes --report. `failure`: the reason that the run ended early, or NULL. */
 sl_status report_write(const char *path, const job *j, const char *failure);
 /* Writes --report during the run, without what is known only between runs. */
 sl_status report_write_meanwhile(const char *path, const job *j);
 /* Writes the report of a plan that is not run, with statistics of a simulation, or NULL. */
-sl_status report_write_plan(const char *path, const job *j, const sl_figures *figures);
+sl_status report_write_plan(const char *path, const job *j, const sl_statistics *stats);
 
 /* Says whether the run only generates text from its initial values. */
 bool generates_only(const settings *s);

@@ -112,7 +112,7 @@ static bool knows_times(const settings *s, const remedy *r) {
 }
 
 static double step_seconds(const sl_plan *plan) {
-  sl_figures f;
+  sl_statistics f;
   if (sl_plan_predict(plan, NULL, &f)) return 0;
   free(f.devices);
   return f.step_seconds;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "io/tokens/tokens.h"
-#include "kernels/doing.h"
+#include "kernels/current_call.h"
 #include "tools/actorrun/actorrun.h"
 
 enum { RUN_FAILED = 1, INPUT_WRONG = 2 }; /* exit statuses */
@@ -40,7 +40,7 @@ static const char *fault_name(int number) {
   }
 }
 
-static void add_call(line *l, const sli_doing *d) {
+static void add_call(line *l, const sli_current_call *d) {
   faults_add(l, " in op ");
   faults_add(l, d->call->name ? d->call->name : "?");
   faults_add(l, " (");
@@ -55,9 +55,9 @@ static void add_call(line *l, const sli_doing *d) {
 
 static void on_fault(int number, siginfo_t *info, void *context) {
   (void)context;
-  const sli_doing *doing = sli_doing_now;
+  const sli_current_call *current = sli_thread_call;
   const char *built = model_being_built;
-  bool in_call = doing && doing->call;
+  bool in_call = current && current->call;
   if (!in_call && !built) {
     signal(number, SIG_DFL);
     raise(number);
@@ -73,7 +73,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     faults_add(&l, " was cut off, or cannot be read,");
   }
   if (in_call) {
-    add_call(&l, doing);
+    add_call(&l, current);
   } else {
     faults_add(&l, " while the graph of model ");
     faults_add(&l, built);

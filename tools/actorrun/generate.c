@@ -168,7 +168,7 @@ static sl_status write_tokens(writer *w, sl_session *session, const settings *s)
 /* ---- the session ----------------------------------------------------------------------------- */
 
 static sl_status load_first(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
-  return job_first_values(ctx, lowered, rt);
+  return job_initial_values(ctx, lowered, rt);
 }
 
 static sl_status load_learned(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
@@ -288,9 +288,9 @@ sl_status generate_first(job *j) {
   sl_placement *placement = NULL;
   sl_status status = SL_OK;
   if (s->processes > 1) {
-    status = terms_add_files(&j->terms, s);
-    o.terms = j->terms.items;
-    o.nterms = (int)j->terms.count;
+    status = fingerprint_add_files(&j->fingerprint, s);
+    o.fingerprint = j->fingerprint.items;
+    o.nfingerprint = (int)j->fingerprint.count;
     o.job = j->processes;
     o.run.bind = machine_bind;
     o.run.bind_arg = (void *)&j->machine;

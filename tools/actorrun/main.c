@@ -26,11 +26,11 @@ static uint64_t process_start_ns(void) {
 static sl_status show_plan(const job *j) {
   const char *report = settings_text(j->settings, "report");
   bool timed = j->settings->clock == SL_CLOCK_VIRTUAL;
-  sl_figures figures = {0};
+  sl_statistics stats = {0};
   print_plan(j);
-  sl_status status = timed ? predict_plan(j, &figures) : SL_OK;
-  if (!status && report) status = report_write_plan(report, j, timed ? &figures : NULL);
-  free(figures.devices);
+  sl_status status = timed ? predict_plan(j, &stats) : SL_OK;
+  if (!status && report) status = report_write_plan(report, j, timed ? &stats : NULL);
+  free(stats.devices);
   return status;
 }
 
@@ -46,12 +46,12 @@ static sl_status do_job(job *j) {
     if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);
     return SL_OK;
   }
-  if (!dry) terms_init(&j->terms, s);
-  if (!s->process && !sharing && !prints) status = dry ? keep_check_report(s) : keep_check(s);
+  if (!dry) fingerprint_init(&j->fingerprint, s);
+  if (!s->process && !sharing && !prints) status = dry ? outputs_check_report(s) : outputs_check(s);
   if (!dry && !status) status = generate_check(s);
   if (!dry && !status) status = evals_check(s);
   if (!dry && !status && generates_only(s)) return generate_first(j);
-  if (!dry && !status) status = keep_open(j);
+  if (!dry && !status) status = outputs_open(j);
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* other processes may wait for the result */
@@ -133,14 +133,14 @@ int main(int argc, char **argv) {
   exit_status = outputs_end("actorrun", status, exit_status);
   log_close(j.log);
   evals_fini(&j.evals);
-  tallies_fini(&j.tallies);
+  counters_fini(&j.counters);
   control_close(j.control);
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
   free(j.homes.said);
   sl_checkpoints_close(j.checkpoints);
-  terms_fini(&j.terms);
+  fingerprint_fini(&j.fingerprint);
   progress_fini(&j.progress);
   machine_fini(&j.machine);
   settings_fini(&s);

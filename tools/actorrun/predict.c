@@ -44,7 +44,7 @@ static size_t most_memory(const sl_plan *plan) {
   return most;
 }
 
-void print_step(const job *j, const sl_figures *f) {
+void print_step(const job *j, const sl_statistics *f) {
   if (!(f->step_seconds > 0)) return;
   char step[32];
   printf("a step takes %s", sli_format_seconds(step, f->step_seconds));
@@ -56,7 +56,7 @@ void print_step(const job *j, const sl_figures *f) {
          sli_format_seconds(update, f->update_seconds), sli_format_seconds(other, f->other_seconds));
 }
 
-void print_modelled(const job *j, const sl_figures *f) {
+void print_modelled(const job *j, const sl_statistics *f) {
   if (!(f->step_seconds > 0)) return;
   int alike = sl_lowered_alike(j->lowered);
   int devices = j->plan->ndevices * alike;
@@ -70,16 +70,16 @@ void print_modelled(const job *j, const sl_figures *f) {
     printf("  each device above stands for the %d of its stage, which are alike\n", alike);
 }
 
-static void print_prediction(const job *j, const sl_figures *figures) {
+static void print_prediction(const job *j, const sl_statistics *stats) {
   char memory[32];
   sli_format_bytes(memory, (double)most_memory(j->plan));
   printf("\n");
-  print_step(j, figures);
+  print_step(j, stats);
   printf("  memory of a device: %s at most\n", memory);
-  print_modelled(j, figures);
+  print_modelled(j, stats);
 }
 
-sl_status predict_plan(const job *j, sl_figures *out) {
+sl_status predict_plan(const job *j, sl_statistics *out) {
   sl_status status = sl_plan_predict(j->plan, NULL, out);
   if (!status) print_prediction(j, out);
   return status;

@@ -64,19 +64,19 @@ static double recent_rate(const progress *p) {
   return seconds > 0 ? (double)p->items / seconds : 0;
 }
 
-progress_look progress_now(progress *p) {
-  progress_look look = {.steps = p->steps, .done = -1};
+progress_status progress_now(progress *p) {
+  progress_status now = {.steps = p->steps, .done = -1};
   pthread_mutex_lock(&p->lock);
-  if (p->start_ns) look.elapsed_seconds = (double)(sli_now_ns() - p->start_ns) * 1e-9;
+  if (p->start_ns) now.elapsed_seconds = (double)(sli_now_ns() - p->start_ns) * 1e-9;
   if (p->count) {
     const step_record *last = &p->records[p->count - 1];
-    look.done = last->report.step + 1;
-    look.loss = last->report.loss;
-    look.step_seconds = recent_step(p);
-    look.rate = recent_rate(p);
+    now.done = last->report.step + 1;
+    now.loss = last->report.loss;
+    now.step_seconds = recent_step(p);
+    now.rate = recent_rate(p);
   }
   pthread_mutex_unlock(&p->lock);
-  return look;
+  return now;
 }
 
 /* Formats "2h05m", "3m20s" or "8s". */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "actors/look/look.h"
+#include "actors/status/status.h"
 #include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/atomic.h"
@@ -106,13 +106,13 @@ static void add_traced_steps(cJSON *steps, const job *j) {
 }
 
 /* Adds the parts of a step's time. */
-static void add_parts(cJSON *to, const sl_figures *f) {
+static void add_parts(cJSON *to, const sl_statistics *f) {
   add_number(to, "passes_seconds", f->passes_seconds);
   add_number(to, "update_seconds", f->update_seconds);
   add_number(to, "other_seconds", f->other_seconds);
 }
 
-static void add_device_figures(cJSON *to, const sl_device_figures *f) {
+static void add_device_statistics(cJSON *to, const sl_device_statistics *f) {
   add_number(to, "busy_seconds", f->busy_seconds);
   add_number(to, "span_seconds", f->span_seconds);
   add_number(to, "bubble_fraction", f->bubble_fraction);
@@ -120,12 +120,12 @@ static void add_device_figures(cJSON *to, const sl_device_figures *f) {
   add_number(to, "update_seconds", f->update_seconds);
 }
 
-/* Adds a device. Without statistics (figures) only the plan's values are added. */
-static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures *figures) {
+/* Adds a device. Without statistics only the plan's values are added. */
+static void add_device(cJSON *devices, const job *j, int32_t d, const sl_statistics *stats) {
   cJSON *device = cJSON_CreateObject();
   add_number(device, "device", d);
   cJSON_AddStringToObject(device, "name", j->plan->devices[d].name);
-  if (figures) add_device_figures(device, &figures->devices[d]);
+  if (stats) add_device_statistics(device, &stats->devices[d]);
   cJSON *bytes = cJSON_AddObjectToObject(device, "peak_bytes");
   for (int use = 0; use < SL_MEMORY_COUNT; use++)
     add_number(bytes, sl_memory_name((sl_memory)use),
@@ -134,18 +134,18 @@ static void add_device(cJSON *devices, const job *j, int32_t d, const sl_figures
   cJSON_AddItemToArray(devices, device);
 }
 
-static void add_devices(cJSON *root, const job *j, const sl_figures *figures) {
+static void add_devices(cJSON *root, const job *j, const sl_statistics *stats) {
   cJSON *devices = cJSON_AddArrayToObject(root, "devices");
-  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, figures);
+  for (int32_t d = 0; d < j->plan->ndevices; d++) add_device(devices, j, d, stats);
 }
 
-static void add_figures(cJSON *root, const job *j, const sl_figures *figures) {
-  add_number(root, "bubble_fraction", figures->bubble_fraction);
-  add_number(root, "step_seconds", figures->step_seconds);
-  add_parts(root, figures);
+static void add_statistics(cJSON *root, const job *j, const sl_statistics *stats) {
+  add_number(root, "bubble_fraction", stats->bubble_fraction);
+  add_number(root, "step_seconds", stats->step_seconds);
+  add_parts(root, stats);
   add_number(root, "tokens_per_second",
-             figures->step_seconds > 0 ? (double)j->progress.items / figures->step_seconds : 0);
-  add_devices(root, j, figures);
+             stats->step_seconds > 0 ? (double)j->progress.items / stats->step_seconds : 0);
+  add_devices(root, j, stats);
 }
 
 /* Adds the plan's totals for a step: bytes transferred, flops of the passes, and how many
@@ -164,7 +164,7 @@ static void add_step_of_plan(cJSON *predicted, const job *j) {
 }
 
 /* Adds the statistics of a simulation, and the source of its durations. */
-static void add_predicted(cJSON *root, const job *j, const char *durations, const sl_figures *f) {
+static void add_predicted(cJSON *root, const job *j, const char *durations, const sl_statistics *f) {
   cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
   cJSON_AddStringToObject(predicted, "durations", durations);
   add_number(predicted, "bubble_fraction", f->bubble_fraction);
@@ -175,7 +175,7 @@ static void add_predicted(cJSON *root, const job *j, const char *durations, cons
   for (int32_t d = 0; d < j->plan->ndevices; d++) {
     cJSON *device = cJSON_CreateObject();
     add_number(device, "device", d);
-    add_device_figures(device, &f->devices[d]);
+    add_device_statistics(device, &f->devices[d]);
     cJSON_AddItemToArray(devices, device);
   }
 }
@@ -188,22 +188,22 @@ static void predict(cJSON *root, const job *j) {
   bool own = s->clock == SL_CLOCK_REAL && !s->profile && !modelled;
   double *seconds = own ? sli_calloc((size_t)j->plan->nactors, sizeof *seconds) : NULL;
   if (own) sl_runtime_durations(j->rt, seconds);
-  sl_figures figures;
-  sl_status status = sl_plan_predict(j->plan, seconds, &figures);
+  sl_statistics stats;
+  sl_status status = sl_plan_predict(j->plan, seconds, &stats);
   free(seconds);
   if (status) return;
-  add_predicted(root, j, own ? "measured" : s->profile ? "profile" : "modelled", &figures);
-  free(figures.devices);
+  add_predicted(root, j, own ? "measured" : s->profile ? "profile" : "modelled", &stats);
+  free(stats.devices);
 }
 
 /* Adds measured and predicted statistics. A run on the virtual clock is its own prediction. */
-static void add_both_figures(cJSON *root, const job *j) {
+static void add_all_statistics(cJSON *root, const job *j) {
   const settings *s = j->settings;
-  sl_figures figures = sl_runtime_figures(j->rt);
-  add_figures(root, j, &figures);
+  sl_statistics stats = sl_runtime_statistics(j->rt);
+  add_statistics(root, j, &stats);
   if (s->clock != SL_CLOCK_VIRTUAL || sl_arg_float(s->run, "jitter")) predict(root, j);
-  else add_predicted(root, j, s->profile ? "profile" : "modelled", &figures);
-  free(figures.devices);
+  else add_predicted(root, j, s->profile ? "profile" : "modelled", &stats);
+  free(stats.devices);
 }
 
 /* Adds the duration of one call of an op, measured and by the machine file. */
@@ -292,10 +292,10 @@ static void add_evaluations(cJSON *root, const job *j) {
   }
 }
 
-static void add_tallies(cJSON *root, const tallies *all) {
+static void add_counters(cJSON *root, const counters *all) {
   cJSON *list = cJSON_AddObjectToObject(root, "tallies");
   for (int i = 0; i < all->count; i++) {
-    const tally *t = &all->of[i];
+    const counter *t = &all->of[i];
     cJSON *one = cJSON_AddObjectToObject(list, t->name);
     cJSON_AddItemToObject(one, "sum", cJSON_CreateDoubleArray(t->sum, (int)t->n));
     cJSON_AddItemToObject(one, "last", cJSON_CreateDoubleArray(t->last, (int)t->n));
@@ -326,7 +326,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   if (failure) cJSON_AddStringToObject(root, "failure", failure);
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
   if (settings_evaluate(s)) add_evaluations(root, j);
-  if (j->tallies.count) add_tallies(root, &j->tallies);
+  if (j->counters.count) add_counters(root, &j->counters);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   return root;
@@ -335,7 +335,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
 /* Adds results that are known only between runs. */
 static void add_results(cJSON *root, const job *j) {
   if (!j->progress.count) add_traced_steps(cJSON_GetObjectItem(root, "steps"), j);
-  add_both_figures(root, j);
+  add_all_statistics(root, j);
   add_ops(root, j);
   add_runtime(root, j);
 }
@@ -360,9 +360,9 @@ sl_status report_write_meanwhile(const char *path, const job *j) {
   return write_json(path, make_report(j, "running", NULL));
 }
 
-sl_status report_write_plan(const char *path, const job *j, const sl_figures *figures) {
+sl_status report_write_plan(const char *path, const job *j, const sl_statistics *stats) {
   cJSON *root = make_report(j, "planned", NULL);
   add_devices(root, j, NULL);
-  if (figures) add_predicted(root, j, j->settings->profile ? "profile" : "modelled", figures);
+  if (stats) add_predicted(root, j, j->settings->profile ? "profile" : "modelled", stats);
   return write_json(path, root);
 }

@@ -42,7 +42,7 @@ static sl_status make_runtime(job *j) {
   sl_lowered_attach(j->lowered, j->rt);
   if (!data) return SL_OK;
   if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
-  return job_first_values(s, j->lowered, j->rt);
+  return job_initial_values(s, j->lowered, j->rt);
 }
 
 static sl_status run_steps(job *j) {
@@ -89,20 +89,20 @@ static sl_status run_prepared(job *j) {
   bool speaks_for_all = !j->settings->process;
   sl_status status = sl_job_attach(j->processes, j->rt, sl_checkpoints_start(j->checkpoints));
   if (!status) status = run_steps(j);
-  if (!status) status = keep_values(j);
+  if (!status) status = outputs_save_values(j);
   if (!status) status = sl_job_gather(j->processes, records_wanted(j));
   if (!status && speaks_for_all) print_end(j);
-  if (speaks_for_all) status = keep_figures(j, status);
+  if (speaks_for_all) status = outputs_write_reports(j, status);
   bool generates = sl_arg_int(j->settings->run, "generate") && !j->stopped && speaks_for_all;
   return !status && generates ? generate(j) : status;
 }
 
 sl_status job_run(job *j) {
-  terms *t = &j->terms;
+  fingerprint *t = &j->fingerprint;
   bool alone = sl_job_processes(j->processes) == 1;
-  sl_status status = alone ? SL_OK : terms_add_plan(t, j->settings, j->made.graph, j->lowered);
+  sl_status status = alone ? SL_OK : fingerprint_add_plan(t, j->settings, j->made.graph, j->lowered);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
-  if (!status) status = keep_shared(j);
+  if (!status) status = outputs_check_shared(j);
   if (!status) print_found(j);
   if (!status) status = make_runtime(j);
   j->subject = job_subject(j);

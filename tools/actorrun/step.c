@@ -20,7 +20,7 @@ static void rewrite_report(const job *j, const sl_step_report *r) {
 void job_step(void *ctx, const sl_step_report *report) {
   job *j = ctx;
   progress_step(&j->progress, report);
-  tallies_step(&j->tallies, report);
+  counters_step(&j->counters, report);
   write_log(j, report);
   evals_step(j);
   rewrite_report(j, report);

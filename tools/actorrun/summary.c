@@ -80,7 +80,7 @@ void print_found(const job *j) {
   printf("\n");
 }
 
-static void print_devices(const job *j, const sl_figures *figures) {
+static void print_devices(const job *j, const sl_statistics *stats) {
   enum { most_lines = 16, first_lines = 6 };
   int32_t n = j->plan->ndevices;
   for (int32_t d = 0; d < n; d++) {
@@ -88,7 +88,7 @@ static void print_devices(const job *j, const sl_figures *figures) {
       printf("  ... %d devices\n", n - 2 * first_lines);
       d = n - first_lines;
     }
-    const sl_device_figures *f = &figures->devices[d];
+    const sl_device_statistics *f = &stats->devices[d];
     char busy[32], span[32], memory[32];
     double held = sl_runtime_peak_activations(j->rt, d);
     printf("  %-8s busy %s of %s, bubble %.1f %%, %.4g activation%s, %s\n",
@@ -148,7 +148,7 @@ void print_end(const job *j) {
   if (j->evals.ended)
     printf("no %s %s in %lld evaluations: ended after step %lld of %lld\n", better(&j->evals),
            j->evals.names[j->evals.by], (long long)j->evals.without, (long long)steps, (long long)p->steps);
-  sl_figures figures = sl_runtime_figures(j->rt);
+  sl_statistics stats = sl_runtime_statistics(j->rt);
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
            p->records[p->count - 1].report.loss, (long long)p->count);
@@ -159,10 +159,10 @@ void print_end(const job *j) {
     printf("evaluated %zu times, %lld %s each, %s %s %.4f after step %lld\n", j->evals.count, (long long)amount, word,
            j->evals.largest ? "largest" : "smallest", j->evals.names[j->evals.by], j->evals.best,
            (long long)j->evals.best_step);
-  print_step(j, &figures);
-  print_homes(j, figures.step_seconds);
-  print_devices(j, &figures);
+  print_step(j, &stats);
+  print_homes(j, stats.step_seconds);
+  print_devices(j, &stats);
   print_cores(j);
-  if (j->settings->clock == SL_CLOCK_VIRTUAL) print_modelled(j, &figures);
-  free(figures.devices);
+  if (j->settings->clock == SL_CLOCK_VIRTUAL) print_modelled(j, &stats);
+  free(stats.devices);
 }

@@ -11,7 +11,7 @@
 /* settings.c */
 extern const tool actorserve_tool;
 /* Says whether the server plays a file of requests and does not listen. */
-bool settings_plays(const settings *s);
+bool settings_have_workload(const settings *s);
 /* access.c: checks the options for access and memory. SL_E_USAGE, SL_E_INPUT name the wrong
  * option. */
 sl_status access_check(const settings *s);
@@ -25,33 +25,33 @@ sl_status homes_check(const settings *s);
 int64_t homes_pages(const settings *s); /* pages of the KV cache; 0: not given */
 void homes_apply(settings *s, sl_lower_options *to);
 
-/* The served model: a session, and its tokenizer and chat template (model.c, voice.c). */
+/* The served model: a session, and its tokenizer and chat template (model.c, chat_format.c). */
 typedef struct served {
   sl_job *job;          /* the session's processes */
   machine machine;
   sl_tick_cost cost;    /* from --tick */
   sl_session *session;
   engine engine;
-  voice voice;
-  int32_t *ends;        /* part of the voice, as are the following */
+  chat_format chat_format;
+  int32_t *ends;        /* part of the chat format, as are the following */
   char *name, *no_chat, *begin, *end;
   rates rates;
   subject subject;      /* subject of `control` */
   control *control;
 } served;
 
-/* seen.c: starts and ends answering status requests. Call both while the session exists. */
-sl_status seen_open(served *m, const char *model);
-void seen_close(served *m);
+/* status_provider.c: starts and ends answering status requests. Call both while the session exists. */
+sl_status status_provider_open(served *m, const char *model);
+void status_provider_close(served *m);
 
 /* Returns session options for the settings; they point into them and into `m`. */
 sl_status model_options(settings *s, served *m, sl_session_options *out);
 /* Opens a session of the settings' model, with its weights. */
 sl_status model_open(settings *s, served *out);
 sl_status model_close(served *m); /* SL_E_IO names a file that could not be written */
-/* Reads the tokenizer and chat template (voice) that belong to the model's weights. */
-sl_status voice_open(const settings *s, int64_t vocabulary, served *out);
-void voice_close(served *m);
+/* Reads the tokenizer and chat template that belong to the model's weights. */
+sl_status chat_format_open(const settings *s, int64_t vocabulary, served *out);
+void chat_format_close(served *m);
 
 /* report.c: writes a server's configuration and counts as JSON. SL_E_IO names the file. */
 sl_status report_write(const char *path, const served *m);

@@ -30,9 +30,9 @@ static void print_text(FILE *out, const char *text) {
 }
 
 /* Prints the fields of a chat's token. */
-static void print_fields(FILE *out, const told *behind, int32_t token, float logprob) {
+static void print_fields(FILE *out, const stream_text *behind, int32_t token, float logprob) {
   size_t count;
-  char *bytes = told_bytes_of(behind, token, &count), *text = codec_good(bytes, count);
+  char *bytes = stream_text_bytes_of(behind, token, &count), *text = codec_good(bytes, count);
   fputs("{\"token\":", out);
   print_text(out, text);
   fprintf(out, ",\"logprob\":%.9g,\"bytes\":", told_logprob(logprob));
@@ -43,9 +43,9 @@ static void print_fields(FILE *out, const told *behind, int32_t token, float log
 
 /* Returns the name of a completion's token: its text, or an escape that is unique for bytes that
  * are no UTF-8. */
-static char *name_of(const told *behind, int32_t token) {
+static char *name_of(const stream_text *behind, int32_t token) {
   size_t count, size;
-  char *bytes = told_bytes_of(behind, token, &count), *name;
+  char *bytes = stream_text_bytes_of(behind, token, &count), *name;
   bool good = utf8_good(bytes, count) == count && strlen(bytes) == count;
   FILE *out = open_memstream(&name, &size);
   SLI_CHECK(out, "no memory for a token");
@@ -66,16 +66,16 @@ typedef struct likeliest {
 
 static likeliest list(const sl_session_event *e) {
   likeliest all = {.count = e->ntop};
-  bool told = false;
+  bool stream_text = false;
   for (int i = 0; i < e->ntop; i++) {
     all.of[i] = e->top[i];
-    told |= e->top[i].token == e->token;
+    stream_text |= e->top[i].token == e->token;
   }
-  if (!told) all.of[all.count++] = (sl_choice){e->token, e->logprob};
+  if (!stream_text) all.of[all.count++] = (sl_choice){e->token, e->logprob};
   return all;
 }
 
-static void print_object(FILE *out, const logprobs *w, const told *behind, const sl_session_event *e) {
+static void print_object(FILE *out, const logprobs *w, const stream_text *behind, const sl_session_event *e) {
   likeliest all = list(e);
   print_fields(out, behind, e->token, e->logprob);
   fputs(",\"top_logprobs\":[", out);
@@ -94,7 +94,7 @@ static bool is_among(char *const *names, int count, const char *name) {
 }
 
 /* Prints {" the":-0.5, ...} with each name once. */
-static void print_map(FILE *out, const told *behind, const sl_session_event *e) {
+static void print_map(FILE *out, const stream_text *behind, const sl_session_event *e) {
   char *names[SL_SESSION_TOP + 1];
   likeliest all = list(e);
   putc('{', out);
@@ -111,7 +111,7 @@ static void print_map(FILE *out, const told *behind, const sl_session_event *e) 
 
 /* ---- all tokens ------------------------------------------------------------------------------ */
 
-static void print_part(FILE *out, const logprobs *w, int part, const told *behind, const sl_session_event *e) {
+static void print_part(FILE *out, const logprobs *w, int part, const stream_text *behind, const sl_session_event *e) {
   if (w->chat) {
     print_object(out, w, behind, e);
   } else if (!part) {
@@ -133,10 +133,10 @@ static size_t memory_of(size_t bytes) {
 /* Memory of a token beside its texts: the array grows twofold. */
 enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
 
-void logprobs_add(logprobs *w, const told *behind, const sl_session_event *e, size_t *bytes) {
+void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e, size_t *bytes) {
   SLI_GROW(w->of, w->count, w->capacity);
   struct logprob_word *x = &w->of[w->count++];
-  *x = (struct logprob_word){.place = told_place(behind)};
+  *x = (struct logprob_word){.place = stream_text_offset(behind)};
   *bytes = WORD_BYTES;
   for (int i = 0; i < (w->chat ? 1 : LOGPROB_TEXTS); i++) {
     size_t size;

@@ -7,7 +7,7 @@
 
 #include <sluice/session.h>
 
-#include "tools/actorserve/told.h"
+#include "tools/actorserve/stream_text.h"
 
 enum { LOGPROB_TEXTS = 3 };
 
@@ -23,7 +23,7 @@ typedef struct logprobs {
 } logprobs;
 
 /* Adds the event's token, the next one; *bytes is the memory that it takes. */
-void logprobs_add(logprobs *w, const told *behind, const sl_session_event *event, size_t *bytes);
+void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *event, size_t *bytes);
 /* Prints the tokens that begin before `end`, or null, and frees them; *bytes is the memory
  * freed. False: there was no memory. */
 bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes);

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/actorserve/play.h"
+#include "tools/actorserve/workload.h"
 
 /* Prints the server's URL. */
 static sl_status print_start(const settings *s, const served *m, const serving *server, const char *host) {
   bool six = strchr(host, ':');
   if (sl_arg_flag(s->run, "quiet")) return SL_OK;
-  bool good = printf("%s at http://%s%s%s:%d/v1\n", m->voice.name, six ? "[" : "", host, six ? "]" : "", http_port(server->http)) > 0;
+  bool good = printf("%s at http://%s%s%s:%d/v1\n", m->chat_format.name, six ? "[" : "", host, six ? "]" : "", http_port(server->http)) > 0;
   return good && !fflush(stdout) ? SL_OK : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
 }
 
@@ -24,7 +24,7 @@ static sl_status serve_with(const settings *s, served *m, const char *key) {
                                  .head_seconds = SERVE_HEAD_SECONDS, .body_seconds = SERVE_BODY_SECONDS,
                                  .idle_seconds = SERVE_IDLE_SECONDS, .stall_seconds = SERVE_STALL_SECONDS, .rates = &m->rates};
   serving *server;
-  sl_status status = serving_create(&options, &m->engine, &m->voice, &server);
+  sl_status status = serving_create(&options, &m->engine, &m->chat_format, &server);
   if (status) return status;
   access_warn(options.host, key);
   status = print_start(s, m, server, options.host);
@@ -54,10 +54,10 @@ static sl_status serve_here(settings *s) {
   static const output written[] = {{"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}};
   const char *report = settings_text(s, "report");
   sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), false);
-  bool measures = settings_text(s, "measure"), plays = measures || settings_text(s, "arrivals");
-  if (!status) status = measures ? measure(s, &m) : plays ? play(s, &m) : model_open(s, &m);
-  if (!status && !plays) status = s->process ? wait_for_first(&m) : serve(s, &m);
-  if (!status && !plays && report && !s->process) status = report_write(report, &m);
+  bool measures = settings_text(s, "measure"), bounded = measures || settings_text(s, "arrivals");
+  if (!status) status = measures ? measure(s, &m) : bounded ? workload_run(s, &m) : model_open(s, &m);
+  if (!status && !bounded) status = s->process ? wait_for_first(&m) : serve(s, &m);
+  if (!status && !bounded && report && !s->process) status = report_write(report, &m);
   char *detail = sli_strdup(status ? sl_detail() : "");
   sl_status closed = model_close(&m);
   if (status) sl_fail(status, "%s", detail);

@@ -3,7 +3,7 @@
  * for prompts and answers. They are played in rounds, so that a temporarily slow machine affects
  * all of them. */
 #include "io/atomic.h"
-#include "tools/actorserve/play.h"
+#include "tools/actorserve/workload.h"
 
 /* Numbers of concurrent requests, tried from the highest to the lowest; and the ticks at each,
  * per round. */
@@ -14,14 +14,14 @@ typedef struct measuring {
   const settings *settings;
   sl_session *session;
   sl_session_info about;
-  played last;
+  workload last;
 } measuring;
 
 /* Submits all requests at once, and waits until they are answered. */
-static sl_status play_once(measuring *m, sl_arrival *of, int64_t count) {
-  sl_rehearsal_fini(&m->last.run);
+static sl_status run_once(measuring *m, sl_arrival *of, int64_t count) {
+  sl_session_simulation_fini(&m->last.run);
   m->last.came = (arrivals){count, of};
-  return play_real(m->session, (uint64_t)sl_arg_int(m->settings->run, "seed"), &m->last);
+  return workload_run_real(m->session, (uint64_t)sl_arg_int(m->settings->run, "seed"), &m->last);
 }
 
 /* Starts `most` requests; the first ones have the longest answers. */
@@ -32,13 +32,13 @@ static sl_status go_down(measuring *m, int most, int64_t prompt) {
     all[i] = (sl_arrival){0, prompt, 0};
     for (size_t l = 0; l < SLI_COUNT(levels); l++) all[i].answer += levels[l] > i && levels[l] <= n ? TICKS : 0;
   }
-  return play_once(m, all, n);
+  return run_once(m, all, n);
 }
 
 /* Sends one prompt alone: in whole chunks if it is longer than a tick's rows, else as one chunk. */
 static sl_status take_prompt(measuring *m, int64_t prompt) {
   sl_arrival one = {0, SLI_MIN(prompt, m->about.context - 1), 1};
-  return play_once(m, &one, 1);
+  return run_once(m, &one, 1);
 }
 
 static sl_status take_prompts(measuring *m) {
@@ -71,7 +71,7 @@ sl_status measure(settings *s, served *m) {
   x.about = sl_session_about(m->session);
   if (x.about.groups > 1) return sl_fail(SL_E_USAGE, "--measure %s: of one stage, with --groups 1", path);
   status = take_all(&x);
-  if (!status) status = report_played(path, s, &x.last);
-  sl_rehearsal_fini(&x.last.run);
+  if (!status) status = report_workload(path, s, &x.last);
+  sl_session_simulation_fini(&x.last.run);
   return status;
 }

@@ -23,7 +23,7 @@ static sl_status status_of(void *self) { return sl_session_status(self); }
 
 static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   sl_status status = pretrained_load(ctx, lowered, rt);
-  return status ? status : sl_params_spread(lowered, rt);
+  return status ? status : sl_params_copy_versions(lowered, rt);
 }
 
 /* Returns session options. Sizes are 0 where the session decides. */
@@ -77,12 +77,12 @@ static bool is_apart(const char *name) {
  * processes. */
 static sl_status create(const settings *s, const sl_session_options *options, sl_session **out) {
   sl_session_options o = *options;
-  terms t = {0};
-  sl_status status = o.job ? serving_terms(s, is_apart, &t) : SL_OK;
-  o.terms = t.items;
-  o.nterms = (int)t.count;
+  fingerprint t = {0};
+  sl_status status = o.job ? serving_fingerprint(s, is_apart, &t) : SL_OK;
+  o.fingerprint = t.items;
+  o.nfingerprint = (int)t.count;
   if (!status) status = sl_session_create(&o, out);
-  terms_fini(&t);
+  fingerprint_fini(&t);
   return status;
 }
 
@@ -100,20 +100,20 @@ sl_status model_open(settings *s, served *m) {
   if (!status) status = machine_place(s, &m->machine);
   if (!status) status = model_options(s, m, &options);
   if (!status) status = create(s, &options, &m->session);
-  if (status || settings_plays(s)) return status;
+  if (status || settings_have_workload(s)) return status;
   sl_session_info about = sl_session_about(m->session);
   m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
                        .context = about.context, .submit = submit, .cancel = cancel, .poll = poll_events,
                        .stat = stat_of, .status = status_of};
-  status = voice_open(s, about.vocabulary, m);
-  return status ? status : seen_open(m, s->model->name);
+  status = chat_format_open(s, about.vocabulary, m);
+  return status ? status : status_provider_open(m, s->model->name);
 }
 
 sl_status model_close(served *m) {
-  seen_close(m);
+  status_provider_close(m);
   sl_status status = sl_session_destroy(m->session);
   sl_job_close(m->job);
-  voice_close(m);
+  chat_format_close(m);
   machine_fini(&m->machine);
   return status;
 }

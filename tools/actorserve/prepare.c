@@ -8,14 +8,14 @@
 #include "base/base.h"
 
 static sl_status check_model(request *r) {
-  const char *name = r->serving->voice->name;
+  const char *name = r->serving->chat_format->name;
   r->param = "model";
-  r->unknown_model = r->asked.model && strcmp(r->asked.model, name);
+  r->unknown_model = r->params.model && strcmp(r->params.model, name);
   if (!r->unknown_model) return SL_OK;
-  return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->asked.model, name);
+  return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->params.model, name);
 }
 
-static sl_status take_tokens(const request *r, const asked_prompt *from, encoding *to) {
+static sl_status take_tokens(const request *r, const params_prompt *from, encoding *to) {
   int64_t vocabulary = r->serving->engine->vocabulary;
   if (from->count > (size_t)r->serving->engine->context)
     return sl_fail(SL_E_USAGE, "the prompt has %zu tokens: more than the context of %lld", from->count,
@@ -33,7 +33,7 @@ static sl_status take_tokens(const request *r, const asked_prompt *from, encodin
  * it. */
 static sl_status check_bytes(const request *r, size_t bytes) {
   int64_t context = r->serving->engine->context;
-  size_t longest = codec_longest(&r->serving->voice->codec);
+  size_t longest = codec_longest(&r->serving->chat_format->codec);
   if (!longest || bytes / longest <= (size_t)context) return SL_OK;
   return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
                  bytes, longest, (long long)context);
@@ -42,12 +42,12 @@ static sl_status check_bytes(const request *r, size_t bytes) {
 /* Renders the chat template. Too long a chat is refused first: rendering takes many times its
  * memory, out of the request's. */
 static sl_status render(request *r, encoding *to) {
-  const voice *v = r->serving->voice;
+  const chat_format *v = r->serving->chat_format;
   size_t bytes = 0;
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
-  for (int i = 0; i < r->asked.nmessages; i++) bytes += strlen(r->asked.messages[i].text);
+  for (int i = 0; i < r->params.nmessages; i++) bytes += strlen(r->params.messages[i].text);
   sl_status status = check_bytes(r, bytes);
-  return status ? status : sli_chat_render_within(v->chat, &v->marks, r->asked.messages, r->asked.nmessages, &r->allowance, &to->text);
+  return status ? status : sli_chat_render_within(v->chat, &v->marks, r->params.messages, r->params.nmessages, &r->allowance, &to->text);
 }
 
 static sl_status copy_text(request *r, const char *text, encoding *to) {
@@ -60,7 +60,7 @@ static sl_status copy_text(request *r, const char *text, encoding *to) {
 
 static sl_status list_prompt(request *r, int i) {
   encoding *x = &r->prompts[i];
-  const asked_prompt *from = r->asked.chat ? NULL : &r->asked.prompts[i];
+  const params_prompt *from = r->params.chat ? NULL : &r->params.prompts[i];
   if (from && !from->text) return take_tokens(r, from, x);
   sl_status status = from ? copy_text(r, from->text, x) : render(r, x);
   if (status) return status;
@@ -76,13 +76,14 @@ static void encode(work *w) {
 }
 
 static sl_status list_prompts(request *r) {
-  bool chat = r->asked.chat;
+  bool chat = r->params.chat;
   sl_status status = SL_OK;
   r->param = chat ? "messages" : "prompt";
-  r->nprompts = chat ? 1 : r->asked.nprompts;
+  r->nprompts = chat ? 1 : r->params.nprompts;
   r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
   for (int i = 0; i < r->nprompts; i++)
-    r->prompts[i] = (encoding){.work = {.run = encode, .user = r}, .codec = &r->serving->voice->codec, .whole = !chat, .out.allowance = &r->allowance};
+    r->prompts[i] = (encoding){.work = {.run = encode, .user = r}, .codec = &r->serving->chat_format->codec,
+                               .whole = !chat, .out.allowance = &r->allowance};
   for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
   return status;
 }
@@ -96,13 +97,13 @@ static uint64_t salt_of(const serving *s, const char *text) {
 
 /* Copies what outlives the body, and frees the rest. */
 static void settle(request *r) {
-  stops_init(&r->stops, r->asked.nstop, r->asked.stop);
-  r->salt = r->asked.cache_salt ? salt_of(r->serving, r->asked.cache_salt) : 0;
-  asked_fini(&r->asked);
+  stops_init(&r->stops, r->params.nstop, r->params.stop);
+  r->salt = r->params.cache_salt ? salt_of(r->serving, r->params.cache_salt) : 0;
+  request_params_fini(&r->params);
 }
 
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
-  sl_status status = asked_read(body, bytes, r->asked.chat, &r->allowance, &r->asked, &r->param);
+  sl_status status = request_params_read(body, bytes, r->params.chat, &r->allowance, &r->params, &r->param);
   if (!status) status = check_model(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");

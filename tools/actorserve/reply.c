@@ -89,11 +89,11 @@ char *reply_models(const char *model, bool list) {
 
 static cJSON *head_json(const request *r, bool piece) {
   cJSON *root = cJSON_CreateObject();
-  const char *object = !r->asked.chat ? "text_completion" : piece ? "chat.completion.chunk" : "chat.completion";
+  const char *object = !r->params.chat ? "text_completion" : piece ? "chat.completion.chunk" : "chat.completion";
   cJSON_AddStringToObject(root, "id", r->id);
   cJSON_AddStringToObject(root, "object", object);
   cJSON_AddNumberToObject(root, "created", (double)r->created);
-  cJSON_AddStringToObject(root, "model", r->serving->voice->name);
+  cJSON_AddStringToObject(root, "model", r->serving->chat_format->name);
   return root;
 }
 
@@ -112,7 +112,7 @@ static bool put_usage(struct evbuffer *out, const request *r) {
 static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   size_t bytes = 0;
   if (!reply_put(out, ",\"logprobs\":")) return false;
-  if (last && !c->told.stopped) end = SIZE_MAX;
+  if (last && !c->streamed.stopped) end = SIZE_MAX;
   bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : reply_put(out, "null");
   c->of->freed += bytes;
   return good;
@@ -124,7 +124,7 @@ static bool put_finish(struct evbuffer *out, const char *finish) {
 }
 
 static bool whole_choice(choice *c, struct evbuffer *out) {
-  bool chat = c->of->asked.chat;
+  bool chat = c->of->params.chat;
   return evbuffer_add_printf(out, chat ? "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":"
                                        : "{\"index\":%d,\"text\":", c->index) > 0 &&
          put_text(out, c->text, c->bytes) && (!chat || reply_put(out, "}")) &&
@@ -147,11 +147,11 @@ static bool begin_piece(const choice *c, struct evbuffer *out) {
 static bool end_piece(struct evbuffer *out) { return reply_put(out, "]}\n\n"); }
 
 bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish, struct evbuffer *out) {
-  bool chat = c->of->asked.chat, good = begin_piece(c, out);
+  bool chat = c->of->params.chat, good = begin_piece(c, out);
   if (!chat) good = good && reply_put(out, "\"text\":") && put_text(out, text, bytes);
   else if (!bytes) good = good && reply_put(out, "\"delta\":{}");
   else good = good && reply_put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) && reply_put(out, "}");
-  return good && put_words(out, c, c->told.before + bytes, finish) && put_finish(out, finish) && end_piece(out);
+  return good && put_words(out, c, c->streamed.before + bytes, finish) && put_finish(out, finish) && end_piece(out);
 }
 
 bool reply_role(const choice *c, struct evbuffer *out) {

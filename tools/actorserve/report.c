@@ -6,7 +6,7 @@
 
 #include "io/atomic.h"
 #include "tools/actorserve/counts.h"
-#include "tools/actorserve/play.h"
+#include "tools/actorserve/workload.h"
 
 static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
 
@@ -33,7 +33,7 @@ static void add_shares(cJSON *to, const char *name, const double *seconds) {
   }
 }
 
-static void add_outcome(cJSON *root, const played *p) {
+static void add_outcome(cJSON *root, const workload *p) {
   add_number(root, "seconds", p->run.seconds);
   add_number(root, "answered", (double)p->outcome.answered);
   add_number(root, "refused", (double)p->outcome.refused);
@@ -54,7 +54,7 @@ static sl_status write_report(const char *path, cJSON *root) {
   return status;
 }
 
-sl_status report_played(const char *path, const settings *s, const played *p) {
+sl_status report_workload(const char *path, const settings *s, const workload *p) {
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", s->model->name);
   cJSON_AddStringToObject(root, "clock", sl_arg_text(s->run, "clock"));
@@ -68,7 +68,7 @@ sl_status report_write(const char *path, const served *m) {
   sl_session_info about = sl_session_about(m->session);
   sl_session_stats done = sl_session_stat(m->session);
   cJSON *root = cJSON_CreateObject();
-  cJSON_AddStringToObject(root, "model", m->voice.name);
+  cJSON_AddStringToObject(root, "model", m->chat_format.name);
   add_number(root, "context", (double)about.context);
   add_devices(root, about.plan);
   counts_add(root, &done);

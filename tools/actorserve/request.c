@@ -13,7 +13,7 @@
 /* ---- ending a request ------------------------------------------------------------------------ */
 
 static void fini_choice(choice *c) {
-  told_fini(&c->told);
+  stream_text_fini(&c->streamed);
   if (c->words) logprobs_fini(c->words);
   free(c->words);
   free(c->text);
@@ -40,7 +40,7 @@ void request_destroy(request *r) {
   stops_fini(&r->stops);
   free(r->body);
   free(r->failure);
-  asked_fini(&r->asked);
+  request_params_fini(&r->params);
   account_give_all(&r->account);
   free(r->choices);
   free(r->prompts);
@@ -130,7 +130,7 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
 
 static void finish_stream(request *r) {
   struct evbuffer *out = r->serving->out;
-  if (r->asked.usage && !send_event(r, out, reply_usage(r, out))) return;
+  if (r->params.usage && !send_event(r, out, reply_usage(r, out))) return;
   if (!send_event(r, out, !evbuffer_add(out, "data: [DONE]\n\n", 14))) return;
   http_end(r->x);
   request_leave(r);
@@ -153,14 +153,14 @@ static void finish(request *r) {
   m->answers[2]++;
   m->answer_tokens += (uint64_t)r->answer_tokens;
   histogram_add(&m->whole, (double)(sli_now_ns() - r->start_ns) * 1e-9);
-  r->asked.stream ? finish_stream(r) : finish_whole(r);
+  r->params.stream ? finish_stream(r) : finish_whole(r);
 }
 
 /* Fails a request whose answer cannot be continued. */
 static void fail(request *r, int status, const char *text) {
   http_exchange *x = r->x;
   struct evbuffer *out = r->serving->out;
-  if (!r->asked.stream) {
+  if (!r->params.stream) {
     request_refuse(r, status, NULL, NULL, text);
     return;
   }
@@ -183,7 +183,7 @@ static bool keep_text(choice *c, size_t bytes) {
     c->text = text;
     c->room = room;
   }
-  memcpy(c->text + c->bytes, c->told.text, bytes);
+  memcpy(c->text + c->bytes, c->streamed.text, bytes);
   c->bytes += bytes;
   return true;
 }
@@ -191,15 +191,15 @@ static bool keep_text(choice *c, size_t bytes) {
 /* Sends the text that is ready; false: the client is gone. */
 static bool give(choice *c) {
   request *r = c->of;
-  size_t bytes = told_ready(&c->told, c->finish);
+  size_t bytes = stream_text_ready(&c->streamed, c->finish);
   struct evbuffer *out = r->serving->out;
   if (!bytes) return true;
-  if (r->asked.stream && !send_event(r, out, reply_piece(c, c->told.text, bytes, NULL, out))) return false;
-  if (!r->asked.stream && !keep_text(c, bytes)) {
+  if (r->params.stream && !send_event(r, out, reply_piece(c, c->streamed.text, bytes, NULL, out))) return false;
+  if (!r->params.stream && !keep_text(c, bytes)) {
     fail_for_memory(r);
     return false;
   }
-  told_take(&c->told, bytes);
+  stream_text_take(&c->streamed, bytes);
   return true;
 }
 
@@ -208,7 +208,7 @@ static void end_choice(choice *c, const char *why) {
   c->finish = why;
   if (!give(c)) return;
   struct evbuffer *out = r->serving->out;
-  if (r->asked.stream && !send_event(r, out, reply_piece(c, NULL, 0, why, out))) return;
+  if (r->params.stream && !send_event(r, out, reply_piece(c, NULL, 0, why, out))) return;
   if (!--r->open) finish(r);
 }
 
@@ -228,14 +228,14 @@ enum { TOKEN_BYTES = 2 * sizeof(int32_t), ANSWER_BYTES = 2048 };
 /* Adds a token's log probabilities. False: there is no memory, and the request has failed. */
 static bool add_word(choice *c, const sl_session_event *event) {
   size_t bytes;
-  logprobs_add(c->words, &c->told, event, &bytes);
+  logprobs_add(c->words, &c->streamed, event, &bytes);
   if (hold(c->of, bytes)) return true;
   fail_for_memory(c->of);
   return false;
 }
 
 static bool ends(const choice *c, int32_t token) {
-  const voice *v = c->of->serving->voice;
+  const chat_format *v = c->of->serving->chat_format;
   for (int i = 0; i < v->nends; i++)
     if (v->ends[i] == token) return true;
   return false;
@@ -243,7 +243,7 @@ static bool ends(const choice *c, int32_t token) {
 
 /* Notes cached prompt tokens. Of several answers to a prompt the first one's count. */
 static void note_cached(const choice *c, const sl_session_event *event) {
-  if (!event->place && c->index % (int)c->of->asked.n == 0) c->of->cached_tokens += event->cached;
+  if (!event->place && c->index % (int)c->of->params.n == 0) c->of->cached_tokens += event->cached;
 }
 
 static void take_token(choice *c, const sl_session_event *event) {
@@ -257,9 +257,9 @@ static void take_token(choice *c, const sl_session_event *event) {
     return;
   }
   if (c->words && !add_word(c, event)) return;
-  told_token(&c->told, event->token);
-  told_ready(&c->told, false);
-  if (c->told.stopped) {
+  stream_text_add(&c->streamed, event->token);
+  stream_text_ready(&c->streamed, false);
+  if (c->streamed.stopped) {
     cancel(c);
     end_choice(c, "stop");
   } else
@@ -314,7 +314,7 @@ void request_event(const sl_session_event *event) {
 
 /* ---- submission to the engine ---------------------------------------------------------------- */
 
-static uint64_t first_seed(const asked *a) {
+static uint64_t first_seed(const request_params *a) {
   uint64_t seed = 0;
   if (isfinite(a->seed)) return (uint64_t)(int64_t)a->seed;
   if (getrandom(&seed, sizeof seed, 0) < 0) seed = sli_now_ns();
@@ -322,7 +322,7 @@ static uint64_t first_seed(const asked *a) {
 }
 
 static sl_status check_room(const request *r, const encoding *prompt) {
-  int64_t context = r->serving->engine->context, most = r->asked.max_tokens, tokens = (int64_t)prompt->out.count;
+  int64_t context = r->serving->engine->context, most = r->params.max_tokens, tokens = (int64_t)prompt->out.count;
   if (!tokens) return sl_fail(SL_E_USAGE, "the prompt has no tokens");
   if (tokens >= context)
     return sl_fail(SL_E_USAGE, "the prompt has %lld tokens, which leave no room for an answer in the context of %lld",
@@ -337,13 +337,13 @@ enum { USUAL_TOKENS = 16 }; /* OpenAI's default for completions */
 
 static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   request *r = c->of;
-  const asked *a = &r->asked;
+  const request_params *a = &r->params;
   const engine *e = r->serving->engine;
   int64_t room = e->context - (int64_t)prompt->out.count, usual = a->chat ? room : SLI_MIN(USUAL_TOKENS, room);
   const sl_request wanted = {.prompt = prompt->out.items, .nprompt = (int64_t)prompt->out.count, .max_tokens = a->max_tokens ? a->max_tokens : usual,
                              .temperature = (float)a->temperature, .top_p = (float)a->top_p,
                              .top_k = a->top_p > 0 ? (int)a->top_k : 1, .seed = seed,
-                             .stop = r->serving->voice->ends, .nstop = r->serving->voice->nends,
+                             .stop = r->serving->chat_format->ends, .nstop = r->serving->chat_format->nends,
                              .logprobs = a->wants_logprobs ? (int)a->top_logprobs : -1, .salt = r->salt, .user = c};
   sl_status status = e->submit(e->self, &wanted, &c->id);
   c->under_way = !status;
@@ -354,10 +354,10 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
 static void init_choice(request *r, int index) {
   choice *c = &r->choices[index];
   *c = (choice){.of = r, .index = index,
-                .told = {.codec = &r->serving->voice->codec, .stops = &r->stops}};
-  if (!r->asked.wants_logprobs) return;
+                .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
+  if (!r->params.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
-  *c->words = (logprobs){.chat = r->asked.chat, .top = r->asked.top_logprobs};
+  *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
 }
 
 /* Takes memory for answers. Each has its prompt's tokens, a list of pages for all that it may
@@ -365,15 +365,15 @@ static void init_choice(request *r, int index) {
 static sl_status hold_answers(request *r) {
   size_t context = (size_t)r->serving->engine->context, bytes = 0;
   for (int i = 0; i < r->nprompts; i++) {
-    size_t prompt = r->prompts[i].out.count, answer = r->asked.max_tokens ? (size_t)r->asked.max_tokens : context - prompt;
+    size_t prompt = r->prompts[i].out.count, answer = r->params.max_tokens ? (size_t)r->params.max_tokens : context - prompt;
     bytes += prompt * sizeof(int32_t) + (prompt + answer) / SL_PAGE * sizeof(int32_t) + ANSWER_BYTES;
   }
-  return hold(r, bytes * (size_t)r->asked.n) ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for the answers");
+  return hold(r, bytes * (size_t)r->params.n) ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for the answers");
 }
 
 static sl_status submit_all(request *r) {
-  uint64_t seed = first_seed(&r->asked);
-  int n = (int)r->asked.n;
+  uint64_t seed = first_seed(&r->params);
+  int n = (int)r->params.n;
   sl_status status = SL_OK;
   for (int i = 0; i < r->nprompts && !status; i++) status = check_room(r, &r->prompts[i]);
   if (!status) status = hold_answers(r);
@@ -385,13 +385,13 @@ static sl_status submit_all(request *r) {
 static void begin_stream(request *r) {
   struct evbuffer *out = r->serving->out;
   http_begin(r->x, 200, "text/event-stream", ":\n\n");
-  for (int i = 0; i < r->nchoices && r->asked.chat; i++)
+  for (int i = 0; i < r->nchoices && r->params.chat; i++)
     if (!send_event(r, out, reply_role(&r->choices[i], out))) return;
 }
 
 /* Submits the prompts to the engine, once all are tokens. */
 static void answer(request *r) {
-  r->open = r->nchoices = r->nprompts * (int)r->asked.n;
+  r->open = r->nchoices = r->nprompts * (int)r->params.n;
   r->choices = sli_calloc((size_t)r->nchoices, sizeof *r->choices);
   for (int i = 0; i < r->nchoices; i++) init_choice(r, i);
   sl_status status = submit_all(r);
@@ -401,12 +401,12 @@ static void answer(request *r) {
   }
   for (int i = 0; i < r->nprompts; i++) r->prompt_tokens += (int64_t)r->prompts[i].out.count;
   r->serving->metrics.prompt_tokens += (uint64_t)r->prompt_tokens;
-  if (r->asked.stream) begin_stream(r);
+  if (r->params.stream) begin_stream(r);
 }
 
 static void refuse_encoding(request *r, const encoding *x) {
   sl_fail(x->status, "%s", x->failure ? x->failure : "");
-  refuse_status(r, x->status, r->asked.chat ? "messages" : "prompt");
+  refuse_status(r, x->status, r->params.chat ? "messages" : "prompt");
 }
 
 void request_encoded(work *w) {
@@ -485,7 +485,7 @@ static void read_apart(request *r, const http_request *from) {
 void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat) {
   enum { LONG = 8192 };
   request *r = create(s, x, chat);
-  r->asked.chat = chat;
+  r->params.chat = chat;
   if (from->bytes > LONG) read_apart(r, from);
   else request_continue(r, request_prepare(r, from->body, from->bytes));
 }

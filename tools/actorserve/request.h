@@ -6,9 +6,9 @@
 #include <cjson/cJSON.h>
 #include <time.h>
 
-#include "tools/actorserve/asked.h"
+#include "tools/actorserve/request_params.h"
 #include "tools/actorserve/serve.h"
-#include "tools/actorserve/told.h"
+#include "tools/actorserve/stream_text.h"
 #include "tools/actorserve/logprobs.h"
 
 /* One answer of a request. */
@@ -17,7 +17,7 @@ typedef struct choice {
   int index;
   uint64_t id;           /* the engine's number; 0 before it has one */
   bool under_way;        /* true until the engine's END event */
-  told told;
+  stream_text streamed;
   logprobs *words;          /* log probabilities of unsent tokens; NULL: not requested */
   char *text;            /* text of an answer that is not streamed */
   size_t bytes, room;
@@ -47,7 +47,7 @@ typedef struct request {
   const char *param;     /* the wrong field; NULL: none */
   char wrong[80];        /* copy of its name */
   bool unknown_model;    /* the wrong field names an unknown model */
-  asked asked;           /* its texts exist only while it is read */
+  request_params params; /* its texts exist only while it is read */
   stops stops;
   char id[40];
   time_t created;

@@ -69,13 +69,13 @@ static void answer_metrics(serving *s, http_exchange *x, const http_request *req
 
 static void answer_models(serving *s, http_exchange *x, const http_request *request) {
   (void)request;
-  answer(s, x, 200, "application/json", reply_models(s->voice->name, true));
+  answer(s, x, 200, "application/json", reply_models(s->chat_format->name, true));
 }
 
 static void answer_model(serving *s, http_exchange *x, const http_request *request) {
   const char *name = strrchr(request->target, '/') + 1;
-  if (strcmp(name, s->voice->name)) actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
-  else answer(s, x, 200, "application/json", reply_models(s->voice->name, false));
+  if (strcmp(name, s->chat_format->name)) actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
+  else answer(s, x, 200, "application/json", reply_models(s->chat_format->name, false));
 }
 
 static void answer_texts(serving *s, http_exchange *x, const http_request *request) {
@@ -249,10 +249,10 @@ static void set_allocator(void) {
   mallopt(M_TRIM_THRESHOLD, SPARE);
 }
 
-sl_status serving_create(const serve_options *options, const engine *e, const voice *v, serving **out) {
+sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v, serving **out) {
   set_allocator();
   serving *s = sli_calloc(1, sizeof *s);
-  *s = (serving){.options = options, .engine = e, .voice = v, .base = event_base_new()};
+  *s = (serving){.options = options, .engine = e, .chat_format = v, .base = event_base_new()};
   s->out = evbuffer_new();
   SLI_CHECK(s->base && s->out, "no memory for events");
   if (getrandom(&s->secret, sizeof s->secret, 0) < 0) s->secret = sli_now_ns();

@@ -15,8 +15,8 @@
 
 struct request;
 
-/* The model's name, tokenizer and chat template (voice). */
-typedef struct voice {
+/* The model's name, tokenizer and chat template. */
+typedef struct chat_format {
   const char *name;       /* name of the model */
   codec codec;
   const sli_chat *chat;   /* NULL: no_chat says why */
@@ -24,7 +24,7 @@ typedef struct voice {
   sli_chat_marks marks;
   const int32_t *ends;    /* [nends] tokens that end an answer */
   int nends;
-} voice;
+} chat_format;
 
 typedef struct serve_options {
   const char *host, *key; /* key NULL: anybody may send requests */
@@ -43,7 +43,7 @@ enum { SERVE_HEAD_SECONDS = 20, SERVE_BODY_SECONDS = 120, SERVE_IDLE_SECONDS = 3
 typedef struct serving {
   const serve_options *options;
   const engine *engine;
-  const voice *voice;
+  const chat_format *chat_format;
   struct event_base *base;
   budget *budget;         /* memory that clients control */
   struct event *of_engine, *of_reader, *of_encoder, *of_budget;
@@ -62,7 +62,7 @@ typedef struct serving {
 
 /* Creates a listening server; the arguments must outlive it. SL_E_IO, SL_E_USAGE name host and
  * port. */
-sl_status serving_create(const serve_options *options, const engine *e, const voice *v, serving **out);
+sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v, serving **out);
 void serving_destroy(serving *s);
 /* Serves until SIGINT or SIGTERM, and then until all requests are answered; a second signal ends
  * it at once. */

@@ -41,7 +41,7 @@ static const tool_option options[] = {
     LAUNCH_OPTIONS,
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
      1e6, GROUP_SERVING},
-    SERVING_PLAY_OPTIONS,
+    SERVING_WORKLOAD_OPTIONS,
     {"measure", SL_OPTION_TEXT, "", "`FILE` for what ticks of the model take here, by how many rows they have, for --tick: runs some, "
      "and listens nowhere", 0, 0, GROUP_SERVING},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0, GROUP_OUTPUT},
@@ -49,18 +49,18 @@ static const tool_option options[] = {
 
 static const char *const shared[] = {"devices", "stages", "tensor", "memory", "home", "disk", "seed", "clock", "machine", "adapter", "config", "print-config", "version", "help", NULL};
 
-bool settings_plays(const settings *s) { return settings_text(s, "arrivals") || settings_text(s, "measure"); }
+bool settings_have_workload(const settings *s) { return settings_text(s, "arrivals") || settings_text(s, "measure"); }
 
 /* A file of arrivals needs nothing that is computed. */
 static sl_status check_devices(const settings *s) {
-  bool computes = sl_device_computes(s->devices.kind), plays = settings_plays(s);
+  bool computes = sl_device_computes(s->devices.kind), bounded = settings_have_workload(s);
   if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))
     return sl_fail(SL_E_USAGE, "--measure %s: nothing takes time on --clock virtual", settings_text(s, "measure"));
   if (settings_text(s, "measure") && settings_text(s, "arrivals"))
     return sl_fail(SL_E_USAGE, "--measure %s: has requests of its own, not those of --arrivals", settings_text(s, "measure"));
-  if (s->clock == SL_CLOCK_VIRTUAL && !plays)
+  if (s->clock == SL_CLOCK_VIRTUAL && !bounded)
     return sl_fail(SL_E_USAGE, "--clock virtual: who comes when? --arrivals FILE says");
-  if (!computes && !plays)
+  if (!computes && !bounded)
     return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
   if (computes && !settings_text(s, "init"))
     return sl_fail(SL_E_USAGE, "%s: which weights? --init FILE says, or a Hugging Face folder or GGUF file in the "

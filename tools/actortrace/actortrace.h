@@ -159,7 +159,7 @@ double *measured_seconds(const sl_trace *t);
 /* Replay of the plan on the virtual clock with given durations, and `extra` slots more for each
  * register, then each pool; NULL: none. */
 typedef struct replay {
-  sli_rehearsal rehearsal;
+  sli_simulation simulation;
   double step_seconds;
 } replay;
 sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *extra,

@@ -9,26 +9,26 @@
 /* ---- waits ------------------------------------------------------------------------------- */
 
 /* Time by actor, by register, and time that has neither. */
-typedef struct tally {
+typedef struct totals {
   const analysis *a;
   uint64_t *actor, *input, *credit, wait[SL_WAIT_COUNT], total;
-} tally;
+} totals;
 
-static tally tally_create(const analysis *a) {
+static totals totals_create(const analysis *a) {
   size_t nregs = (size_t)a->plan->nregs + 1;
-  return (tally){.a = a, .actor = sli_calloc((size_t)a->plan->nactors + 1, sizeof(uint64_t)),
-                 .input = sli_calloc(nregs, sizeof(uint64_t)),
-                 .credit = sli_calloc(nregs, sizeof(uint64_t))};
+  return (totals){.a = a, .actor = sli_calloc((size_t)a->plan->nactors + 1, sizeof(uint64_t)),
+                  .input = sli_calloc(nregs, sizeof(uint64_t)),
+                  .credit = sli_calloc(nregs, sizeof(uint64_t))};
 }
 
-static void tally_fini(tally *t) {
+static void totals_fini(totals *t) {
   free(t->actor);
   free(t->input);
   free(t->credit);
 }
 
 static void count_wait(void *ctx, const piece *p) {
-  tally *t = ctx;
+  totals *t = ctx;
   uint64_t ns = p->to_ns - p->from_ns;
   t->total += ns;
   if (p->wait == SL_WAIT_INPUT && p->reg >= 0) t->input[p->reg] += ns;
@@ -48,7 +48,7 @@ static bool is_short_of_slots(const shower *s, int32_t reg) {
   return false;
 }
 
-static void count_segment(const shower *s, tally *t, const segment *x, uint64_t ns) {
+static void count_segment(const shower *s, totals *t, const segment *x, uint64_t ns) {
   t->total += ns;
   if (x->credit != SL_NONE && is_short_of_slots(s, x->credit)) t->credit[x->credit] += ns;
   else if (x->wait == SL_WAIT_NONE) t->actor[t->a->firings[x->firing].record.actor] += ns;
@@ -58,7 +58,7 @@ static void count_segment(const shower *s, tally *t, const segment *x, uint64_t 
 /* A step's critical path, latest first. */
 typedef struct blame {
   const shower *shower;
-  tally *tally;
+  totals *totals;
   const segment *path;
   size_t count;
 } blame;
@@ -74,7 +74,7 @@ static void blame_path(void *ctx, const piece *p) {
     else high = middle;
   }
   for (size_t i = low; i < b->count && b->path[i].to_ns > p->from_ns; i++)
-    count_segment(b->shower, b->tally, &b->path[i], SLI_MIN(b->path[i].to_ns, p->to_ns) -
+    count_segment(b->shower, b->totals, &b->path[i], SLI_MIN(b->path[i].to_ns, p->to_ns) -
                                              SLI_MAX(b->path[i].from_ns, p->from_ns));
 }
 
@@ -119,7 +119,7 @@ static void describe_credit(const sl_plan *plan, int32_t reg, bool culprit, char
              r->quota == 1 ? "" : "s", held);
 }
 
-static entry *list_entries(const shower *s, const tally *t, bool culprits, size_t *count) {
+static entry *list_entries(const shower *s, const totals *t, bool culprits, size_t *count) {
   const sl_plan *plan = s->plan;
   entry *all = sli_calloc((size_t)(plan->nactors + 2 * plan->nregs) + SL_WAIT_COUNT, sizeof *all);
   size_t n = 0;
@@ -152,7 +152,7 @@ static entry *list_entries(const shower *s, const tally *t, bool culprits, size_
   return all;
 }
 
-static void print_tally(const shower *s, const char *title, const tally *t, bool culprits) {
+static void print_totals(const shower *s, const char *title, const totals *t, bool culprits) {
   show_heading(s, title);
   size_t count;
   entry *all = list_entries(s, t, culprits, &count);
@@ -161,11 +161,11 @@ static void print_tally(const shower *s, const char *title, const tally *t, bool
 }
 
 void print_waits(const shower *s) {
-  tally waits = tally_create(s->a), culprits = tally_create(s->a);
+  totals waits = totals_create(s->a), culprits = totals_create(s->a);
   const sl_trace *t = s->a->trace;
   for (size_t i = next_step(t, s->range, 0); i < t->nsteps; i = next_step(t, s->range, i + 1)) {
     int64_t step = t->step[i].step;
-    blame b = {.shower = s, .tally = &culprits};
+    blame b = {.shower = s, .totals = &culprits};
     segment *path = critical_path(s->a, step, &b.count);
     b.path = path;
     for (int32_t d = 0; d < s->plan->ndevices; d++) {
@@ -176,10 +176,10 @@ void print_waits(const shower *s) {
     }
     free(path);
   }
-  print_tally(s, "Idle devices waited for", &waits, false);
-  print_tally(s, "Traced back to what held them up", &culprits, true);
-  tally_fini(&waits);
-  tally_fini(&culprits);
+  print_totals(s, "Idle devices waited for", &waits, false);
+  print_totals(s, "Traced back to what held them up", &culprits, true);
+  totals_fini(&waits);
+  totals_fini(&culprits);
 }
 
 /* ---- critical path --------------------------------------------------------------------- */
@@ -216,7 +216,7 @@ static void print_chain(const shower *s, const segment *path, size_t count) {
 void print_path(const shower *s) {
   size_t length, count;
   segment *path = critical_path(s->a, s->step, &length);
-  tally t = tally_create(s->a);
+  totals t = totals_create(s->a);
   for (size_t i = 0; i < length; i++) {
     segment x = path[i];
     x.credit = SL_NONE; /* count by the actor that ran, whatever credit led there */
@@ -233,5 +233,5 @@ void print_path(const shower *s) {
   print_entries(&one, all, count, t.total);
   free(all);
   free(path);
-  tally_fini(&t);
+  totals_fini(&t);
 }

@@ -172,10 +172,10 @@ static void print_counts(FILE *out, int64_t n, const double *counts) {
   fputc(']', out);
 }
 
-static void print_tallies(FILE *out, const sl_trace *t) {
+static void print_counters(FILE *out, const sl_trace *t) {
   fputs(",\n\"tallies\":[", out);
-  for (int i = 0; i < t->ntallies; i++) {
-    const sl_trace_tally *x = &t->tallies[i];
+  for (int i = 0; i < t->ncounters; i++) {
+    const sl_trace_counter *x = &t->counters[i];
     fputs(i ? ",[" : "[", out);
     put_json(out, x->name);
     fputc(',', out);
@@ -200,7 +200,7 @@ static void print_replay(FILE *out, const sl_trace *t) {
     return;
   }
   sl_trace_record *records;
-  size_t count = sl_runtime_trace(r.rehearsal.rt, &records, NULL), n = 0;
+  size_t count = sl_runtime_trace(r.simulation.rt, &records, NULL), n = 0;
   sl_trace_firing *firings = sli_calloc(count + 1, sizeof *firings);
   for (size_t i = 0; i < count; i++) {
     sl_tick tick = sl_plan_tick(t->plan, records[i].actor, records[i].firing);
@@ -222,7 +222,7 @@ static void print_data(FILE *out, const analysis *a, const options *o) {
   print_idle(out, a);
   print_holds(out, a);
   print_replay(out, a->trace);
-  print_tallies(out, a->trace);
+  print_counters(out, a->trace);
   fputs("}", out);
 }
 

@@ -52,8 +52,8 @@ double *measured_seconds(const sl_trace *t) {
 
 sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *extra,
                      int64_t steps, replay *out) {
-  sli_rehearsal *r = &out->rehearsal;
-  sli_rehearsal_init(r, plan, true);
+  sli_simulation *r = &out->simulation;
+  sli_simulation_init(r, plan, true);
   for (int32_t i = 0; i < plan->nactors; i++) r->plan.actors[i].seconds = seconds[i];
   for (int32_t i = 0; i < plan->nregs; i++) {
     r->plan.regs[i].quota += extra ? extra[i] : 0;
@@ -61,18 +61,18 @@ sl_status replay_run(const sl_plan *plan, const double *seconds, const int32_t *
   }
   for (int32_t i = 0; i < plan->npools && extra; i++)
     r->plan.pools[i].quota += extra[plan->nregs + i];
-  sl_status status = sli_rehearse(r, steps, true);
+  sl_status status = sli_simulate(r, steps, true);
   if (status) {
     replay_fini(out);
     return status;
   }
-  sl_figures figures = sl_runtime_figures(r->rt);
-  out->step_seconds = figures.step_seconds;
-  free(figures.devices);
+  sl_statistics stats = sl_runtime_statistics(r->rt);
+  out->step_seconds = stats.step_seconds;
+  free(stats.devices);
   return SL_OK;
 }
 
-void replay_fini(replay *r) { sli_rehearsal_fini(&r->rehearsal); }
+void replay_fini(replay *r) { sli_simulation_fini(&r->simulation); }
 
 /* ---- advice ------------------------------------------------------------------------- */
 

@@ -169,7 +169,7 @@ static double scale(const tuning *t, const config *c) {
 
 static void measure_point(const tuning *t, const planned *made, const sl_runtime *rt, point *p) {
   const config *c = &t->configs[p->config];
-  sl_figures f = sl_runtime_figures(rt);
+  sl_statistics f = sl_runtime_statistics(rt);
   free(f.devices);
   p->seconds = f.step_seconds;
   p->scaled = p->seconds * scale(t, c);
@@ -316,7 +316,7 @@ static void shorten(const list *want, list *given) {
   }
 }
 
-static void take_confirmed(const tuning *t, const planned *made, const sl_figures *f, point *p) {
+static void take_confirmed(const tuning *t, const planned *made, const sl_statistics *f, point *p) {
   p->bytes = largest_device(made->plan);
   p->seconds = f->step_seconds;
   p->scaled = p->seconds * scale(t, &t->configs[p->config]);
@@ -338,12 +338,12 @@ static sl_status hash_as_commanded(const config *c, const list *given, uint64_t 
 
 /* Computes the statistics that actorrun shows: of its simulation if devices are modelled, or its
  * prediction beside a real run. */
-static sl_status predict(const config *c, const sl_plan *plan, sl_figures *out) {
+static sl_status predict(const config *c, const sl_plan *plan, sl_statistics *out) {
   if (sl_device_computes(c->settings.devices.kind)) return sl_plan_predict(plan, NULL, out);
   sl_runtime *rt;
   sl_status status = run_virtually(plan, &rt);
   if (status) return status;
-  *out = sl_runtime_figures(rt);
+  *out = sl_runtime_statistics(rt);
   sl_runtime_destroy(rt);
   return SL_OK;
 }
@@ -351,7 +351,7 @@ static sl_status predict(const config *c, const sl_plan *plan, sl_figures *out) 
 static sl_status confirm_with(const tuning *t, const list *given, point *p) {
   const config *c = &t->configs[p->config];
   planned made;
-  sl_figures f;
+  sl_statistics f;
   sl_status status = make(c, given->items, given->count, false, &made);
   if (status) return status;
   status = predict(c, made.plan, &f);

@@ -21,7 +21,7 @@ static sl_status take_bytes(const sli_json *report, const cJSON *device, measure
   return status;
 }
 
-static sl_status take_figures(const sli_json *report, measured *out) {
+static sl_status take_measured(const sli_json *report, measured *out) {
   const cJSON *devices = NULL;
   *out = (measured){0};
   const sli_json_field fields[] = {{"step_seconds", SLI_JSON_NUMBER, &out->seconds, 0, 1e9, true},
@@ -42,7 +42,7 @@ static sl_status run_point(const tuning *t, const point *p, measured *out) {
   sli_json report = {0};
   sl_status status = actorrun_run(&w, "verifying", &report);
   words_fini(&w);
-  if (!status) status = take_figures(&report, out);
+  if (!status) status = take_measured(&report, out);
   sli_json_fini(&report);
   return status;
 }

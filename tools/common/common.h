@@ -21,7 +21,7 @@
 #include "tools/common/serving.h"
 #include "tools/common/settings.h"
 #include "tools/common/solver.h"
-#include "tools/common/terms.h"
+#include "tools/common/fingerprint.h"
 #include "tools/common/ticks.h"
 #include "tools/common/words.h"
 #include "tools/common/manual.h"

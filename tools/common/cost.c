@@ -9,7 +9,7 @@
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* One list of durations: "F=1", or "F=1:2:1" stage by stage, or "head.F=..." for a block that is
- * spread over the stages. */
+ * sharded over the stages. */
 typedef struct seconds_list {
   const char *name, *block; /* block NULL: the stages themselves */
   int count;
@@ -78,21 +78,21 @@ static sl_stage_cost *of_stages(settings *s, const cost_lists *all, const char *
 }
 
 /* Keeps one cost entry for each block that is named. */
-static void keep_spread(settings *s, const cost_lists *all) {
+static void keep_sharded(settings *s, const cost_lists *all) {
   sl_cost *to = &s->modelled.cost;
-  sl_spread_cost *spread = sli_arena_alloc(&s->arena, (size_t)all->count * sizeof *spread);
+  sl_sharded_cost *sharded = sli_arena_alloc(&s->arena, (size_t)all->count * sizeof *sharded);
   for (int i = 0; i < all->count; i++) {
     const char *block = all->lists[i].block;
     bool first = block != NULL;
-    for (int b = 0; b < to->nspread; b++) first &= !same_block(spread[b].block, block);
+    for (int b = 0; b < to->nsharded; b++) first &= !same_block(sharded[b].block, block);
     if (first)
-      spread[to->nspread++] = (sl_spread_cost){block, of_stages(s, all, block, to->nstages)};
+      sharded[to->nsharded++] = (sl_sharded_cost){block, of_stages(s, all, block, to->nstages)};
   }
-  to->spread = spread;
+  to->sharded = sharded;
 }
 
 /* Stores F, B and W. They hold for all stages alike unless a list has more than one number.
- * Blocks that are spread need such a list, because they have one number per stage. */
+ * Blocks that are sharded need such a list, because they have one number per stage. */
 static sl_status keep_cost(settings *s, const char *text, const cost_lists *all) {
   sl_cost *to = &s->modelled.cost;
   to->F = of_stage(all, NULL, "F", 0), to->B = of_stage(all, NULL, "B", 0);
@@ -108,7 +108,7 @@ static sl_status keep_cost(settings *s, const char *text, const cost_lists *all)
       return sl_fail(SL_E_USAGE, "--cost %s: block %s is on all stages, so say it stage by stage, 1:1:1",
                      text, all->lists[i].block);
   to->stages = of_stages(s, all, NULL, to->nstages);
-  keep_spread(s, all);
+  keep_sharded(s, all);
   return SL_OK;
 }
 
@@ -167,8 +167,8 @@ char *cost_text(const sl_cost *cost) {
   SLI_CHECK(w.out, "out of memory");
   sl_stage_cost alike = {cost->F, cost->B, cost->W};
   write_passes(&w, "", cost->nstages ? cost->stages : &alike, cost->nstages ? cost->nstages : 1);
-  for (int i = 0; i < cost->nspread; i++)
-    write_passes(&w, cost->spread[i].block, cost->spread[i].stages, cost->nstages);
+  for (int i = 0; i < cost->nsharded; i++)
+    write_passes(&w, cost->sharded[i].block, cost->sharded[i].stages, cost->nstages);
   write_list(&w, "", "comm", &cost->comm, 1, 1);
   fclose(w.out);
   return text;
@@ -186,10 +186,10 @@ sl_cost cost_scaled(sli_arena *arena, const sl_cost *cost, double by) {
   sl_cost to = *cost;
   to.F *= by, to.B *= by, to.W *= by;
   to.stages = scaled(arena, cost->stages, cost->nstages, by);
-  sl_spread_cost *spread = sli_arena_alloc(arena, (size_t)cost->nspread * sizeof *spread);
-  for (int i = 0; i < cost->nspread; i++)
-    spread[i] = (sl_spread_cost){cost->spread[i].block,
-                                 scaled(arena, cost->spread[i].stages, cost->nstages, by)};
-  to.spread = spread;
+  sl_sharded_cost *sharded = sli_arena_alloc(arena, (size_t)cost->nsharded * sizeof *sharded);
+  for (int i = 0; i < cost->nsharded; i++)
+    sharded[i] = (sl_sharded_cost){cost->sharded[i].block,
+                                   scaled(arena, cost->sharded[i].stages, cost->nstages, by)};
+  to.sharded = sharded;
   return to;
 }

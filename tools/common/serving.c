@@ -67,14 +67,14 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
 
 /* ---- options that processes must share ------------------------------------------------------- */
 
-sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t) {
+sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"), *dot = strrchr(s->model_word, '.');
   bool code = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".so"));
-  *t = (terms){0};
-  terms_add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
-  for (const sl_option *o = s->model->options; o && o->name; o++) terms_add_option(t, "--", o, s->model_args);
-  terms_add_options(t, s->options, s->run, apart);
-  sl_status status = init ? terms_add_weights(t, init) : SL_OK;
-  if (!status && adapter) status = terms_add_adapter(t, adapter);
-  return !status && code ? terms_add_file(t, s->model_word) : status;
+  *t = (fingerprint){0};
+  fingerprint_add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
+  for (const sl_option *o = s->model->options; o && o->name; o++) fingerprint_add_option(t, "--", o, s->model_args);
+  fingerprint_add_options(t, s->options, s->run, apart);
+  sl_status status = init ? fingerprint_add_weights(t, init) : SL_OK;
+  if (!status && adapter) status = fingerprint_add_adapter(t, adapter);
+  return !status && code ? fingerprint_add_file(t, s->model_word) : status;
 }

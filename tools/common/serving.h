@@ -7,7 +7,7 @@
 
 #include "tools/common/arrivals.h"
 #include "tools/common/settings.h"
-#include "tools/common/terms.h"
+#include "tools/common/fingerprint.h"
 
 /* Options that both tools have. */
 #define SERVING_OPTIONS \
@@ -22,7 +22,7 @@
   }
 
 /* Options for requests that arrive as a file says. */
-#define SERVING_PLAY_OPTIONS \
+#define SERVING_WORKLOAD_OPTIONS \
   {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} " \
    "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0, GROUP_SERVING}, \
       {"rate", SL_OPTION_FLOAT, "1", "requests come so many times as fast as --arrivals says", 1e-6, 1e6, GROUP_SERVING}, { \
@@ -42,7 +42,7 @@ sl_session_options serving_options(const settings *s);
 /* Collects what all processes of a session must have in common: the model, all options except
  * those that `apart` accepts, and the contents of weights, adapters and code. SL_E_INPUT names
  * an unreadable file. */
-sl_status serving_terms(const settings *s, bool (*apart)(const char *name), terms *t);
+sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t);
 
 /* Reads --arrivals, scaled by --rate, into the settings' arena. */
 sl_status serving_arrivals(settings *s, arrivals *out);

@@ -76,7 +76,7 @@ static int64_t count_firings(const sl_plan *plan) {
 
 /* Measures a trial. A plan that does not fit is not timed. */
 static void weigh(search *x, const planned *p, trial *t) {
-  sl_figures f;
+  sl_statistics f;
   x->firings += count_firings(p->plan);
   find_bytes(p->plan, t->bytes);
   t->fits = is_within(x, t->bytes);

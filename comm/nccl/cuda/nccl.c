@@ -24,13 +24,13 @@ enum {
 };
 
 /* A send or receive in the queue of its channel, ordered by number. */
-typedef struct parcel {
-  struct parcel *next;
+typedef struct wire_message {
+  struct wire_message *next;
   void *data;
   size_t bytes;
   uint32_t number;
   _Alignas(8) uint8_t tag[SLI_NCCL_TAG_BYTES];
-} parcel;
+} wire_message;
 
 /* NCCL id that process `sender` made for a channel. */
 typedef struct introduction {
@@ -45,7 +45,7 @@ typedef struct way {
   bool named;              /* `id` has arrived; under the lock */
   ncclUniqueId id;
   void *greeting;          /* device memory */
-  parcel *waiting; /* ordered by number; the first is under way if the channel is not free */
+  wire_message *waiting; /* ordered by number; the first is under way if the channel is not free */
   uint32_t handed, complete;
   uint64_t silent_ns;      /* since the last progress */
 } way;
@@ -54,7 +54,7 @@ struct sli_nccl {
   sli_nccl_options options;
   bool failed;
   pthread_mutex_t lock;
-  parcel *spare;
+  wire_message *spare;
   int under_way;           /* channels with queued operations */
   uint64_t looked_ns, patience_ns;
   _Atomic uint64_t sent_bytes, received_bytes; /* one thread writes, any thread reads */
@@ -135,9 +135,9 @@ sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out) {
   return status;
 }
 
-static void free_parcels(parcel *p) {
+static void free_messages(wire_message *p) {
   while (p) {
-    parcel *next = p->next;
+    wire_message *next = p->next;
     free(p);
     p = next;
   }
@@ -177,10 +177,10 @@ void sli_nccl_close(sli_nccl *n) {
   if (!n || !abort_all(n)) return;
   for (int i = 0; i < n->nways; i++) {
     sli_channel_close(&n->ways[i].channel);
-    free_parcels(n->ways[i].waiting);
+    free_messages(n->ways[i].waiting);
   }
   for (int i = 0; i < n->nways; i++) sl_cuda_memory_destroy(n->ways[i].greeting);
-  free_parcels(n->spare);
+  free_messages(n->spare);
   pthread_mutex_destroy(&n->lock);
   free(n);
 }
@@ -289,24 +289,24 @@ sl_status sli_nccl_connect(sli_nccl *n, bool *ready) {
 
 static bool is_before(uint32_t a, uint32_t b) { return (int32_t)(a - b) < 0; }
 
-static parcel *take_parcel(sli_nccl *n) {
-  parcel *p = n->spare;
+static wire_message *take_message(sli_nccl *n) {
+  wire_message *p = n->spare;
   if (!p) return sli_calloc(1, sizeof *p);
   n->spare = p->next;
   return p;
 }
 
-static void add_parcel(sli_nccl *n, way *w, parcel *p) {
+static void add_message(sli_nccl *n, way *w, wire_message *p) {
   if (!w->waiting) n->under_way++;
   n->patience_ns = 0;
-  parcel **at = &w->waiting;
+  wire_message **at = &w->waiting;
   while (*at && is_before((*at)->number, p->number)) at = &(*at)->next;
   p->next = *at;
   *at = p;
 }
 
 static void drop_first(sli_nccl *n, way *w) {
-  parcel *p = w->waiting;
+  wire_message *p = w->waiting;
   w->waiting = p->next;
   p->next = n->spare;
   n->spare = p;
@@ -319,7 +319,7 @@ static void count(_Atomic uint64_t *counter, size_t bytes) {
 }
 
 static void finish(sli_nccl *n, way *w) {
-  parcel p = *w->waiting;
+  wire_message p = *w->waiting;
   drop_first(n, w);
   w->complete = p.number;
   if (w->plan.sends) {
@@ -385,9 +385,9 @@ uint64_t sli_nccl_patience_ns(sli_nccl *n) {
 uint32_t sli_nccl_send(sli_nccl *n, int channel, const void *data, size_t bytes) {
   way *w = &n->ways[channel];
   SLI_CHECK(w->plan.sends && w->state == OPEN, "channel %d does not lead from here", w->plan.id);
-  parcel *p = take_parcel(n);
-  *p = (parcel){.data = (void *)(uintptr_t)data, .bytes = bytes, .number = ++w->handed};
-  add_parcel(n, w, p);
+  wire_message *p = take_message(n);
+  *p = (wire_message){.data = (void *)(uintptr_t)data, .bytes = bytes, .number = ++w->handed};
+  add_message(n, w, p);
   return p->number;
 }
 
@@ -399,10 +399,10 @@ void sli_nccl_receive(sli_nccl *n, int channel, uint32_t number, void *place, si
                       const void *tag) {
   way *w = &n->ways[channel];
   SLI_CHECK(!w->plan.sends && w->state == OPEN, "channel %d does not lead here", w->plan.id);
-  parcel *p = take_parcel(n);
-  *p = (parcel){.data = place, .bytes = bytes, .number = number};
+  wire_message *p = take_message(n);
+  *p = (wire_message){.data = place, .bytes = bytes, .number = number};
   memcpy(p->tag, tag, sizeof p->tag);
-  add_parcel(n, w, p);
+  add_message(n, w, p);
 }
 
 sli_nccl_traffic sli_nccl_count(const sli_nccl *n) {

@@ -301,7 +301,7 @@ static sl_status run_times(running *r, const watch *w, probe_times *out) {
   if (!status) status = sl_runtime_run(r->rt, w->steps);
   if (status) return status;
   double all = seconds_so_far(w, &passes) - before;
-  sl_figures f = sl_runtime_figures(r->rt);
+  sl_statistics f = sl_runtime_statistics(r->rt);
   *out = (probe_times){.step_seconds = f.step_seconds, .passes_seconds = f.passes_seconds,
                        .call_seconds = all / w->steps, .pass_seconds = (passes - passes_before) / w->steps};
   for (int32_t a = 0; a < r->plan->nactors; a++) out->firings += r->plan->actors[a].firings_per_step;

@@ -14,7 +14,7 @@ static const tool_option options[] = {
     {"goodput", SL_OPTION_FLAG, "0", "look for the highest rate of requests that meets them, instead of the most tokens a "
      "second at the rate of --arrivals", 0, 0, GROUP_SEARCH},
     SERVING_OPTIONS,
-    SERVING_PLAY_OPTIONS,
+    SERVING_WORKLOAD_OPTIONS,
     {"rows", SL_OPTION_TEXT, "", "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given", 0,
      0, GROUP_SERVING},
     {"sequences", SL_OPTION_TEXT, "", "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "

@@ -63,12 +63,12 @@ static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   const arrivals came = {h->came.count, j->arrivals};
   sl_tick_cost cost;
   sl_session_options o = hunt_options(h, c, &cost);
-  sl_rehearsal r;
+  sl_session_simulation r;
   for (int64_t i = 0; i < came.count; i++) {
     came.of[i] = h->came.of[i];
     came.of[i].seconds /= rate;
   }
-  sl_status status = sl_session_rehearse(&o, came.count, came.of, &r);
+  sl_status status = sl_session_simulate(&o, came.count, came.of, &r);
   if (status) note_wrong(j, status);
   if (status) return false;
   c->tried = true;
@@ -76,7 +76,7 @@ static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   c->off = levels_measure(&h->levels, &came, r.answered, c->seconds);
   c->tokens = outcome_of(&came, r.answered, r.seconds).tokens_per_second;
   *pages = r.stats.pages_most;
-  sl_rehearsal_fini(&r);
+  sl_session_simulation_fini(&r);
   return c->off <= 1;
 }
 

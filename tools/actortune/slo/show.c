@@ -99,7 +99,7 @@ static const char *number_text(char *out, size_t bytes, double x) {
 }
 
 /* Makes the command that plays the same requests on the virtual clock. */
-static void play_words(const hunt *h, const server *c, words *to) {
+static void workload_words(const hunt *h, const server *c, words *to) {
   words_add(to, "--clock"), words_add(to, "virtual");
   words_add(to, "--arrivals"), words_add(to, "%s", settings_text(h->settings, "arrivals"));
   char text[32];
@@ -140,7 +140,7 @@ static void show_command(const hunt *h, int number, const server *c, FILE *out) 
   words w = {0};
   server_words(c, &w);
   if (serves(h->settings)) devices_words(h->settings, c, &w);
-  else play_words(h, c, &w);
+  else workload_words(h, c, &w);
   tick_words(h, c, &w);
   given_words(h->settings, &w);
   for (size_t i = 0; i < h->model.count; i++) words_add(&w, "%s", h->model.items[i]);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include <sluice/look.h>
+#include <sluice/run_status.h>
 #include <sluice/lower.h>
 
 #include "comm/job/job.h"
@@ -26,7 +26,7 @@ typedef struct subject {
   void (*tell)(void *ctx, void *own);
   /* Adds the owner's data of all processes to the answer: own[processes], NULL for one that did
    * not answer. */
-  void (*describe)(void *ctx, const sl_look *look, const void *const *own, struct cJSON *to);
+  void (*describe)(void *ctx, const sl_run_status *rs, const void *const *own, struct cJSON *to);
 } subject;
 
 typedef struct control control;
@@ -70,7 +70,7 @@ typedef struct topic {
 
 /* The built-in questions: status of the run; registers' quotas, shown and changed; a trace of
  * the run, written to a file. */
-extern const question question_look, question_quota, question_trace;
+extern const question question_status, question_quota, question_trace;
 sl_status request_status(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_quota(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_trace(control *c, const subject *s, const char *text, FILE *out);

@@ -38,10 +38,10 @@ typedef struct heard {
 } heard;
 
 /* The header of both messages. The question's or the answer's text follows. */
-typedef struct asked {
+typedef struct question_header {
   uint64_t number; /* the question's number, counted by the asker */
   char word[16];
-} asked;
+} question_header;
 
 struct control {
   const subject *subject;
@@ -81,7 +81,7 @@ static bool on_word(void *ctx, int from, const char *word, const void *data, siz
   bool asks = !strcmp(word, "ask");
   if (!asks && strcmp(word, "answer")) return false;
   pthread_mutex_lock(&c->lock);
-  if (bytes >= sizeof(asked) && c->nheard < MOST) {
+  if (bytes >= sizeof(question_header) && c->nheard < MOST) {
     heard *h = sli_calloc(1, sizeof *h + bytes + 1);
     h->from = from;
     h->asks = asks;
@@ -119,7 +119,7 @@ static void make_answer(control *c, const question *q, const void *data, size_t 
 }
 
 static void answer_word(control *c, const heard *h) {
-  asked a;
+  question_header a;
   memcpy(&a, h->data, sizeof a);
   for (const topic *t = c->topics; t->question; t++) {
     if (strncmp(a.word, t->question->word, sizeof a.word)) continue;
@@ -135,7 +135,7 @@ static void answer_word(control *c, const heard *h) {
 }
 
 static void keep_answer(control *c, const heard *h) {
-  asked a;
+  question_header a;
   memcpy(&a, h->data, sizeof a);
   if (!c->answers || a.number != c->number || c->answers[h->from].data) return;
   sl_blob *to = &c->answers[h->from];
@@ -170,7 +170,7 @@ static bool wait_for(control *c, int fd, uint64_t until_ns, bool *readable) {
 
 static void ask_others(control *c, const question *q, const void *data, size_t bytes,
                        uint64_t until_ns) {
-  asked a = {.number = ++c->number};
+  question_header a = {.number = ++c->number};
   strncpy(a.word, q->word, sizeof a.word - 1);
   char *text = sli_calloc(1, sizeof a + bytes);
   memcpy(text, &a, sizeof a);

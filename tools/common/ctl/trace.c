@@ -23,7 +23,7 @@ static void switch_on(tracing *t, const subject *s, const char *path) {
 }
 
 static void switch_off(tracing *t, const subject *s, FILE *out) {
-  sl_excerpt x = sl_runtime_excerpt(s->rt, t->since_ns, t->fired);
+  sl_trace_snapshot x = sl_runtime_trace_snapshot(s->rt, t->since_ns, t->fired);
   fwrite(&x, sizeof x, 1, out);
   if (x.nfirings) fwrite(x.firings, sizeof *x.firings, x.nfirings, out);
   free(x.firings);
@@ -56,9 +56,9 @@ static sl_status check_all(const sl_blob *answers, int n) {
   return SL_OK;
 }
 
-/* Adds a process's trace snapshot (excerpt), its times converted to this process's clock. */
-static sl_status add_excerpt(const sl_blob *answer, uint64_t base_ns, int64_t ahead_ns, sl_excerpt *all) {
-  sl_excerpt x;
+/* Adds a process's trace snapshot, its times converted to this process's clock. */
+static sl_status add_snapshot(const sl_blob *answer, uint64_t base_ns, int64_t ahead_ns, sl_trace_snapshot *all) {
+  sl_trace_snapshot x;
   size_t most = answer->bytes < sizeof x ? 0 : (answer->bytes - sizeof x) / sizeof *x.firings;
   if (answer->bytes >= sizeof x) memcpy(&x, answer->data, sizeof x);
   if (answer->bytes < sizeof x || x.nfirings > most) return sl_fail(SL_E_INPUT, "a process's part of a trace is cut off");
@@ -76,13 +76,13 @@ static sl_status add_excerpt(const sl_blob *answer, uint64_t base_ns, int64_t ah
 }
 
 static sl_status write_all(const subject *s, const char *path, const sl_blob *answers, int n, FILE *out) {
-  sl_excerpt all = {0};
+  sl_trace_snapshot all = {0};
   const sl_blob *own = &answers[sl_job_process(s->processes)];
   sl_status status = check_all(answers, n);
   if (!status && own->bytes >= sizeof all) memcpy(&all.base_ns, own->data, sizeof all.base_ns);
   for (int i = 0; i < n && !status; i++)
-    status = add_excerpt(&answers[i], all.base_ns, sli_job_clock_offset(s->processes, i), &all);
-  if (!status) status = sl_excerpt_write(path, s->plan, s->rt, &all);
+    status = add_snapshot(&answers[i], all.base_ns, sli_job_clock_offset(s->processes, i), &all);
+  if (!status) status = sl_trace_snapshot_write(path, s->plan, s->rt, &all);
   if (!status) fprintf(out, "%s: %zu firings", path, all.nfirings);
   if (!status && all.dropped) fprintf(out, ", without the oldest %llu", (unsigned long long)all.dropped);
   if (!status) fputc('\n', out);

@@ -28,7 +28,7 @@ static size_t largest(const sl_plan *plan) {
 }
 
 static double seconds_of(const sl_plan *plan) {
-  sl_figures f;
+  sl_statistics f;
   if (sl_plan_predict(plan, NULL, &f)) return INFINITY;
   free(f.devices);
   return f.step_seconds;

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulation: runs a copy of a plan on the virtual clock. */
+#include "actors/prove/prove.h"
+
+#include "actors/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *copy_of(const void *items, int32_t count, size_t size) {
+  void *copy = sli_calloc((size_t)count, size);
+  return count ? memcpy(copy, items, (size_t)count * size) : copy;
+}
+
+void sli_simulation_init(sli_simulation *r, const sl_plan *plan, bool timed) {
+  r->rt = NULL;
+  r->first_step = 0;
+  r->plan = *plan;
+  r->plan.queues = copy_of(plan->queues, plan->nqueues, sizeof *plan->queues);
+  r->plan.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
+  r->plan.pools = copy_of(plan->pools, plan->npools, sizeof *plan->pools);
+  r->plan.actors = copy_of(plan->actors, plan->nactors, sizeof *plan->actors);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    if (!r->plan.queues[i].ops->timed)
+      r->plan.queues[i].ops = timed ? &sl_queue_timed : &sl_queue_null;
+}
+
+void sli_simulation_fini(sli_simulation *r) {
+  sl_runtime_destroy(r->rt);
+  free(r->plan.queues);
+  free(r->plan.regs);
+  free(r->plan.pools);
+  free(r->plan.actors);
+}
+
+static size_t step_firings(const sl_plan *plan) {
+  size_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) sum += (size_t)plan->actors[i].firings_per_step;
+  return sum;
+}
+
+sl_status sli_simulate(sli_simulation *r, int64_t steps, bool keep_trace) {
+  size_t records = keep_trace ? step_firings(&r->plan) * (size_t)steps : 1;
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
+                                .first_step = r->first_step,
+                                .trace_records = SLI_MIN(records, (size_t)1 << 26)};
+  sl_status status = sl_runtime_create(&r->plan, &options, &r->rt);
+  return status ? status : sl_runtime_run(r->rt, steps);
+}
+
+/* ---- proofs -------------------------------------------------------------------------- */
+
+/* Number of steps after which a plan repeats a state. */
+static int64_t steps_to_repeat(const sl_plan *plan) {
+  int32_t most = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) most = SLI_MAX(most, plan->regs[i].initial);
+  return 2 + (most > 1);
+}
+
+/* True if the order in which a pool's slots are taken and freed is fixed before the run: one queue
+ * with a fixed order runs all actors that do. */
+static bool is_settled(const sl_plan *plan, int32_t pool) {
+  int32_t queue = SL_NONE;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    for (int32_t p = 0; p < a->nin + a->nout; p++) {
+      const sl_port *port = p < a->nin ? &a->in[p] : &a->out[p - a->nin];
+      if (plan->regs[port->reg].pool != pool) continue;
+      if (!plan->queues[a->queue].order || (queue != SL_NONE && queue != a->queue)) return false;
+      queue = a->queue;
+    }
+  }
+  return true;
+}
+
+/* Makes pools lend nothing beyond reserved slots, unless their order is settled: such loans depend
+ * on who asks first. A proof without them is enough. Its firings can be made in any run that has
+ * come to a halt, one after another, since none needs more slots of a register than are reserved
+ * for it. */
+static void lend_nothing(sli_simulation *r) {
+  for (int32_t i = 0; i < r->plan.npools; i++) {
+    if (is_settled(&r->plan, i)) continue;
+    int32_t kept = 0;
+    for (int32_t j = 0; j < r->plan.nregs; j++)
+      if (r->plan.regs[j].pool == i) kept += sli_register_kept(&r->plan.regs[j]);
+    r->plan.pools[i].quota = kept;
+  }
+}
+
+/* Common multiple, limited to INT64_MAX / 4. */
+static int64_t common_multiple(int64_t a, int64_t b) {
+  int64_t all;
+  return __builtin_mul_overflow(a / sli_common_divisor(a, b), b, &all) || all > INT64_MAX / 4 ? INT64_MAX / 4 : all;
+}
+
+/* Step in which all actors fire that skip steps. A simulation that begins there tries both kinds of
+ * step. Each leaves the plan in the state it found, so any sequence of them finishes. */
+static int64_t fullest_step(const sl_plan *plan) {
+  int64_t period = 1;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    period = common_multiple(period, sli_every(&plan->actors[i]));
+  return period - 1;
+}
+
+sl_status sli_simulate_all(sli_simulation *r) {
+  lend_nothing(r);
+  r->first_step = fullest_step(&r->plan);
+  return sli_simulate(r, steps_to_repeat(&r->plan), false);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulation of a session on the virtual clock: arrivals wake its source. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+typedef struct simulation {
+  sli_simulator base;
+  sl_session_simulation out;
+  const sl_arrival *arrivals;
+  int64_t next;       /* index of the next arrival */
+  int64_t left;       /* arrived requests that have not ended */
+  int64_t longest;    /* longest prompt, in tokens */
+  int32_t *prompt;    /* [longest] */
+} simulation;
+
+static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
+
+static double now_of(const sl_session *s) { return (double)sl_runtime_now(s->about.rt) * 1e-9; }
+
+/* Writes the arrival's number in front of the prompt, so that no two prompts of a page or more
+ * share a prefix. */
+static void number_prompt(const simulation *p, int64_t number, int64_t vocabulary) {
+  for (int64_t at = 0; at < SL_PAGE && at < p->longest; at++, number /= SLI_MAX(vocabulary, 2))
+    p->prompt[at] = (int32_t)(vocabulary > 1 ? number % vocabulary : 0);
+}
+
+static sl_request request_of(const simulation *p, const sl_session *s, int64_t i) {
+  number_prompt(p, i, s->about.vocabulary);
+  return (sl_request){.prompt = p->prompt, .nprompt = p->arrivals[i].prompt, .max_tokens = p->arrivals[i].answer,
+                      .logprobs = -1, .user = &p->out.answered[i]};
+}
+
+/* Submits all arrivals up to now. A request that finds the queue full is dropped. */
+static void let_come(simulation *p, sl_session *s, uint64_t now_ns) {
+  for (; p->next < p->out.narrivals && ns_of(p->arrivals[p->next].seconds) <= now_ns; p->next++) {
+    sl_request q = request_of(p, s, p->next);
+    uint64_t id;
+    if (!sli_session_enter(s, &q, &id)) p->left++;
+  }
+}
+
+static uint64_t go_on(sli_simulator *base, sl_session *s) {
+  simulation *p = (simulation *)base;
+  let_come(p, s, sl_runtime_now(s->about.rt));
+  if (p->next < p->out.narrivals) return ns_of(p->arrivals[p->next].seconds);
+  if (!p->left) {
+    s->closing = true;
+    sl_runtime_stop(s->about.rt);
+  }
+  return UINT64_MAX;
+}
+
+static void note(sli_simulator *p, const sl_session *s, const sl_session_event *event) {
+  sl_answered *a = event->user;
+  if (event->kind == SL_EVENT_END) {
+    ((simulation *)p)->left--;
+    return;
+  }
+  a->last = now_of(s);
+  if (!a->tokens++) a->first = a->last;
+}
+
+static void compute(sli_simulator *p, const sl_session *s, int32_t actor, double seconds) {
+  int devices = sl_lowered_ranks(s->about.lowered);
+  ((simulation *)p)->out.busy[s->about.plan->actors[actor].stage] += seconds / devices;
+}
+
+/* ---- simulation ------------------------------------------------------------------------- */
+
+static sl_status check_arrival(const simulation *p, const sl_session *s, int64_t i) {
+  const sl_arrival *a = &p->arrivals[i];
+  double before = i ? a[-1].seconds : 0;
+  if (!(a->seconds >= before && a->seconds < 1e9))
+    return sl_fail(SL_E_USAGE, "arrival %lld is at %g s, and the one before it at %g", (long long)i + 1, a->seconds,
+                   before);
+  sl_request q = request_of(p, s, i);
+  sl_status status = sli_session_check(s, &q);
+  if (!status) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(status, "arrival %lld: %s", (long long)i + 1, why);
+  free(why);
+  return status;
+}
+
+static int64_t longest_of(int64_t n, const sl_arrival *arrivals) {
+  int64_t longest = 1;
+  for (int64_t i = 0; i < n; i++) longest = SLI_MAX(longest, arrivals[i].prompt);
+  return longest;
+}
+
+static void finish(const sl_session *s, simulation *p) {
+  sl_session_simulation *out = &p->out;
+  double last = 0;
+  for (int64_t i = 0; i < out->narrivals; i++) last = SLI_MAX(last, out->answered[i].last);
+  out->seconds = out->narrivals ? last - p->arrivals[0].seconds : 0;
+  out->about = s->about;
+  out->about.plan = NULL;
+  out->about.lowered = NULL;
+  out->about.rt = NULL;
+  out->stats = s->stats;
+}
+
+static sl_status run(simulation *p, sl_session *s) {
+  sl_status status = SL_OK;
+  for (int64_t i = 0; i < p->out.narrivals && !status; i++) status = check_arrival(p, s, i);
+  if (status) return status;
+  s->ran = true;
+  sli_session_run(s);
+  finish(s, p);
+  return sl_session_status(s);
+}
+
+static sl_status check_devices(const sl_session_options *o) {
+  if (strcmp(o->lower.devices.kind, "timed"))
+    return sl_fail(SL_E_USAGE, "a session runs on the virtual clock on timed devices, not on %s", o->lower.devices.kind);
+  return o->job ? sl_fail(SL_E_USAGE, "a session runs on the virtual clock in one process") : SL_OK;
+}
+
+sl_status sl_session_simulate(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
+                              sl_session_simulation *out) {
+  int stages = SLI_MAX(options->lower.parallel.stages, 1) * SLI_MAX(options->lower.schedule.chunks, 1);
+  sl_status status = check_devices(options);
+  if (status) return status;
+  simulation p = {.base = {go_on, note, compute}, .arrivals = arrivals, .longest = longest_of(n, arrivals)};
+  p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
+  p.out = (sl_session_simulation){.narrivals = n, .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
+                                  .nstages = stages, .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
+  sl_session *s;
+  status = sli_session_open(options, &p.base, &s);
+  if (!status) status = run(&p, s);
+  sl_status closed = sl_session_destroy(s);
+  if (!status) status = closed;
+  free(p.prompt);
+  if (status) sl_session_simulation_fini(&p.out);
+  else *out = p.out;
+  return status;
+}
+
+void sl_session_simulation_fini(sl_session_simulation *r) {
+  free(r->answered);
+  free(r->busy);
+  *r = (sl_session_simulation){0};
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/actorrun/fingerprint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/state.h>
+
+#include "base/base.h"
+#include "graph/compile/compile.h"
+#include "graph/state/state.h"
+#include "io/file.h"
+
+/* Options that affect results, beside the model and its options. */
+static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed", "shuffle"};
+
+/* Training options that affect results and replace the model's. All given texts are compared. */
+static const char *const of_training[] = {"optimizer", "lr-schedule", "group", "freeze",
+                                          "lora", "adapter"};
+
+/* Options that may differ between processes: where each runs, and what it alone prints or
+ * writes. All other options shape the plan, or make processes meet. The launcher's options are
+ * in the list too. */
+static const char *const apart[] = {
+    "devices", "disk",    "workers", "jitter", "watchdog",  "heartbeat-timeout", "quiet", "log", "report",
+    "plan",    "restarts", "processes", "rdzv-endpoint", "rdzv-id", "nnodes", "node-rank"};
+
+static bool is_listed(const char *const *list, size_t n, const char *name) {
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(list[i], name)) return true;
+  return false;
+}
+
+static bool is_of_results(const char *name) { return is_listed(of_results, SLI_COUNT(of_results), name); }
+
+/* Says whether an option is not compared as given: see add_results, add_training and add_paths. */
+static bool is_apart(const char *name) {
+  return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) || !strcmp(name, "paths") ||
+         is_listed(apart, SLI_COUNT(apart), name);
+}
+
+static const sl_option *find(const sl_option *options, const char *name) {
+  while (options->name && strcmp(options->name, name)) options++;
+  return options->name ? options : NULL;
+}
+
+static void add_results(fingerprint *t, const settings *s) {
+  for (size_t i = 0; i < SLI_COUNT(of_results); i++) {
+    const sl_option *o = find(s->options, of_results[i]);
+    SLI_CHECK(o, "there is no option --%s", of_results[i]);
+    fingerprint_add_option(t, "--", o, s->run);
+  }
+}
+
+/* Adds the model's options. Names that are also ours get a prefix. */
+static void add_model(fingerprint *t, const settings *s) {
+  for (const sl_option *o = s->model->options; o && o->name; o++)
+    fingerprint_add_option(t, is_of_results(o->name) ? "the model's --" : "--", o, s->model_args);
+}
+
+static void add_training(fingerprint *t, const settings *s) {
+  for (size_t i = 0; i < SLI_COUNT(of_training); i++) {
+    bool given = sl_arg_given(s->run, of_training[i], 0);
+    fingerprint_add(t, sli_format("--%s", of_training[i]),
+                    given ? fingerprint_given(s->run, of_training[i]) : sli_strdup("none"), sli_strdup("none"));
+  }
+}
+
+/* Adds input files by their contents, not their paths. An unreadable file prevents the plan. */
+static void add_paths(fingerprint *t, const settings *s) {
+  const char *file = settings_text(s, "paths");
+  uint64_t bytes, hash;
+  char *text = file && !sli_file_fingerprint(file, &bytes, &hash)
+                   ? sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash) : sli_strdup("none");
+  fingerprint_add(t, sli_strdup("--paths"), text, sli_strdup("none"));
+}
+
+void fingerprint_init(fingerprint *t, const settings *s) {
+  *t = (fingerprint){0};
+  fingerprint_add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
+  add_results(t, s);
+  add_model(t, s);
+  add_training(t, s);
+  add_paths(t, s);
+  t->nresults = t->count;
+  fingerprint_add_options(t, s->options, s->run, is_apart);
+}
+
+static void add_data(fingerprint *t, const sl_graph *g) {
+  int n = sl_graph_files(g, 0, NULL);
+  sl_graph_file *files = sli_calloc((size_t)n, sizeof *files);
+  sl_graph_files(g, n, files);
+  for (int i = 0; i < n; i++)
+    fingerprint_add(t, sli_strdup(files[i].path),
+                    sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, files[i].bytes, files[i].hash), NULL);
+  free(files);
+}
+
+sl_status fingerprint_add_files(fingerprint *t, const settings *s) {
+  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
+  sl_status status = init ? fingerprint_add_weights(t, init) : SL_OK;
+  if (!status && adapter) status = fingerprint_add_adapter(t, adapter);
+  return !status && s->data.tokenizer ? fingerprint_add_file(t, s->data.tokenizer) : status;
+}
+
+sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g, const sl_lowered *lowered) {
+  const sl_fingerprint_item *more;
+  int n = sl_lowered_fingerprint(lowered, &more);
+  for (int i = 0; i < n; i++) fingerprint_add(t, sli_strdup(more[i].name), sli_strdup(more[i].value), NULL);
+  add_data(t, g);
+  sl_status status = fingerprint_add_files(t, s);
+  if (!status && sli_lowered_own_code(lowered)) status = fingerprint_add_file(t, s->model_word);
+  return status;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokenizer and chat template: the model's name, its tokenizer, its template, and the
+ * tokens that end its answers. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "tools/actorserve/actorserve.h"
+
+/* Returns the last part of a path, without .gguf or .safetensors. */
+static char *name_of(const char *path) {
+  size_t end = strlen(path);
+  while (end > 1 && path[end - 1] == '/') end--;
+  size_t begin = end;
+  while (begin && path[begin - 1] != '/') begin--;
+  char *name = sli_format("%.*s", (int)(end - begin), path + begin), *dot = strrchr(name, '.');
+  if (dot && (!strcmp(dot, ".gguf") || !strcmp(dot, ".safetensors"))) *dot = 0;
+  return name;
+}
+
+/* ---- tokens that end an answer --------------------------------------------------------------- */
+
+static void add_end(served *m, int64_t token) {
+  bool good = token >= 0 && token < m->chat_format.codec.vocabulary;
+  for (int i = 0; i < m->chat_format.nends && good; i++) good = m->ends[i] != token;
+  if (!good) return;
+  m->ends = sli_realloc(m->ends, (size_t)m->chat_format.nends + 1, sizeof *m->ends);
+  m->ends[m->chat_format.nends++] = (int32_t)token;
+  m->chat_format.ends = m->ends;
+}
+
+/* Adds a special token that ends an answer, if the text is a single token. */
+static void add_mark(served *m, const char *text) {
+  sli_token_row row = {0};
+  sl_status status = text ? codec_encode(&m->chat_format.codec, text, strlen(text), false, NULL, NULL, &row) : SL_OK;
+  if (!status && row.count == 1) add_end(m, row.items[0]);
+  free(row.items);
+}
+
+/* Adds "eos_token_id" of a file of the folder: one number, or several. */
+static void add_ends_of(served *m, const char *folder, const char *file) {
+  char *path = huggingface_file(folder, file), *text = NULL;
+  if (!access(path, R_OK) && !sli_file_read(path, &text)) {
+    cJSON *root = cJSON_Parse(text);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, "eos_token_id"), *each;
+    if (cJSON_IsNumber(item)) add_end(m, item->valueint);
+    cJSON_ArrayForEach(each, item)
+      if (cJSON_IsNumber(each)) add_end(m, each->valueint);
+    cJSON_Delete(root);
+  }
+  free(text);
+  free(path);
+}
+
+/* ---- chats ----------------------------------------------------------------------------------- */
+
+/* Chooses the chat template. Without one the model still completes texts, unless the user asked
+ * for a template. */
+static sl_status choose_chat(const settings *s, const chat_found *f, chat_format *v, char **why) {
+  const char *name = settings_text(s, "chat-template");
+  sl_status status = chat_choose(f, s->data.tokenizer, name, &v->chat);
+  if (status && !name) *why = sli_strdup(sl_detail());
+  return name ? status : SL_OK;
+}
+
+static sl_status read_chat(const settings *s, served *m) {
+  chat_found f;
+  sl_status status = chat_find(s->data.tokenizer, &f);
+  if (!status) status = choose_chat(s, &f, &m->chat_format, &m->no_chat);
+  m->begin = f.begin;
+  m->end = f.end;
+  f.begin = f.end = NULL;
+  chat_found_fini(&f);
+  m->chat_format.marks = (sli_chat_marks){m->begin, m->end};
+  m->chat_format.no_chat = m->no_chat;
+  if (status) return status;
+  add_mark(m, m->end);
+  if (m->chat_format.chat) add_mark(m, sli_chat_end(m->chat_format.chat, &m->chat_format.marks));
+  return SL_OK;
+}
+
+sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
+  const char *init = settings_text(s, "init");
+  m->name = name_of(init);
+  m->chat_format = (chat_format){.name = m->name,
+                                 .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
+  sl_status status = codec_open(s->data.tokenizer, vocabulary, &m->chat_format.codec);
+  if (status) return status;
+  if (huggingface_is_folder(init)) {
+    add_ends_of(m, init, "generation_config.json");
+    add_ends_of(m, init, "config.json");
+  }
+  if (s->data.tokenizer) return read_chat(s, m);
+  if (!settings_text(s, "chat-template")) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--chat-template: the model has no tokenizer, --tokenizer FILE names one");
+}
+
+void chat_format_close(served *m) {
+  codec_close(&m->chat_format.codec);
+  sli_chat_free(m->chat_format.chat);
+  free(m->ends);
+  free(m->name);
+  free(m->no_chat);
+  free(m->begin);
+  free(m->end);
+}

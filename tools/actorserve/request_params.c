@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Request parameters. A table lists each field with its reader, its range, and its
+ * destination. Fields for unsupported features are accepted only with a value that has no
+ * effect. */
+#include "tools/actorserve/request_params.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tools/actorserve/json.h"
+
+typedef struct field {
+  const char *name;
+  sl_status (*read)(const struct field *f, const cJSON *item, request_params *out);
+  enum { IN_BOTH, IN_TEXTS, IN_CHATS } where;
+  size_t place;       /* offset in the parameters */
+  double least, most; /* range of numbers */
+} field;
+
+static sl_status no_room(const field *f) { return sl_fail(SL_E_MEMORY, "there is no memory for %s", f->name); }
+
+/* ---- scalar values --------------------------------------------------------------------------- */
+
+static sl_status wrong(const field *f, const char *what) {
+  return sl_fail(SL_E_USAGE, "%s must be %s", f->name, what);
+}
+
+static sl_status check_range(const field *f, const cJSON *item) {
+  if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble)) return wrong(f, "a number");
+  if (item->valuedouble >= f->least && item->valuedouble <= f->most) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s is %.9g: it must be from %.9g to %.9g", f->name, item->valuedouble, f->least,
+                 f->most);
+}
+
+static sl_status read_real(const field *f, const cJSON *item, request_params *out) {
+  sl_status status = check_range(f, item);
+  if (!status) *(double *)((char *)out + f->place) = item->valuedouble;
+  return status;
+}
+
+static sl_status check_whole(const field *f, const cJSON *item) {
+  sl_status status = check_range(f, item);
+  return !status && item->valuedouble != floor(item->valuedouble) ? wrong(f, "a whole number") : status;
+}
+
+static sl_status read_whole(const field *f, const cJSON *item, request_params *out) {
+  sl_status status = check_whole(f, item);
+  if (!status) *(int64_t *)((char *)out + f->place) = (int64_t)item->valuedouble;
+  return status;
+}
+
+static sl_status read_seed(const field *f, const cJSON *item, request_params *out) {
+  sl_status status = check_whole(f, item);
+  return status ? status : read_real(f, item, out);
+}
+
+static sl_status read_flag(const field *f, const cJSON *item, request_params *out) {
+  if (!cJSON_IsBool(item)) return wrong(f, "true or false");
+  *(bool *)((char *)out + f->place) = cJSON_IsTrue(item);
+  return SL_OK;
+}
+
+static sl_status read_text(const field *f, const cJSON *item, request_params *out) {
+  if (!cJSON_IsString(item)) return wrong(f, "a text");
+  *(const char **)((char *)out + f->place) = item->valuestring;
+  return SL_OK;
+}
+
+/* Reads logprobs of completions: the number of alternatives. */
+static sl_status read_logprobs(const field *f, const cJSON *item, request_params *out) {
+  out->wants_logprobs = true;
+  return read_whole(f, item, out);
+}
+
+/* ---- stops ----------------------------------------------------------------------------------- */
+
+static sl_status add_stop(const field *f, const cJSON *item, request_params *out) {
+  if (!cJSON_IsString(item) || !*item->valuestring) return wrong(f, "a text, or several, none of them empty");
+  if (out->nstop == PARAMS_MOST_STOPS)
+    return sl_fail(SL_E_USAGE, "%s has more than %d texts", f->name, PARAMS_MOST_STOPS);
+  if (strlen(item->valuestring) > PARAMS_LONGEST_STOP)
+    return sl_fail(SL_E_USAGE, "%s has a text of more than %d bytes", f->name, PARAMS_LONGEST_STOP);
+  out->stop[out->nstop++] = item->valuestring;
+  return SL_OK;
+}
+
+static sl_status read_stop(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  if (!cJSON_IsArray(item)) return add_stop(f, item, out);
+  cJSON_ArrayForEach(each, item)
+    if (!status) status = add_stop(f, each, out);
+  return status;
+}
+
+static sl_status read_stream_options(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  if (!cJSON_IsObject(item)) return wrong(f, "an object");
+  cJSON_ArrayForEach(each, item) {
+    bool usage = !strcmp(each->string, "include_usage");
+    if (!usage && strcmp(each->string, "include_obfuscation"))
+      return sl_fail(SL_E_USAGE, "%s has an unknown field %.40s", f->name, each->string);
+    if (!cJSON_IsBool(each) || (!usage && cJSON_IsTrue(each)))
+      return sl_fail(SL_E_USAGE, "%s.%s must be %s", f->name, each->string, usage ? "true or false" : "false");
+    if (usage) out->usage = cJSON_IsTrue(each);
+  }
+  return SL_OK;
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+static sl_status read_tokens(const field *f, const cJSON *item, sli_bounded *memory, params_prompt *out) {
+  const cJSON *each;
+  out->tokens = sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(item) + 1) * sizeof *out->tokens);
+  if (!out->tokens) return no_room(f);
+  cJSON_ArrayForEach(each, item) {
+    bool good = cJSON_IsNumber(each) && each->valuedouble >= 0 && each->valuedouble <= INT32_MAX &&
+                each->valuedouble == floor(each->valuedouble);
+    if (!good) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
+    out->tokens[out->count++] = (int32_t)each->valuedouble;
+  }
+  return SL_OK;
+}
+
+static sl_status add_prompt(const field *f, const cJSON *item, request_params *out) {
+  params_prompt *p = &out->prompts[out->nprompts++];
+  if (cJSON_IsArray(item)) return read_tokens(f, item, &out->memory, p);
+  if (!cJSON_IsString(item)) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
+  p->text = item->valuestring;
+  return SL_OK;
+}
+
+static sl_status read_prompt(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  bool several = cJSON_IsArray(item) && !cJSON_IsNumber(item->child);
+  int count = several ? cJSON_GetArraySize(item) : 1;
+  if (!count || count > PARAMS_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "%s has %d texts: it must have 1 to %d", f->name, count, PARAMS_MOST_CHOICES);
+  out->prompts = sli_bounded_alloc(&out->memory, (size_t)count * sizeof *out->prompts);
+  if (!out->prompts) return no_room(f);
+  if (!several) return add_prompt(f, item, out);
+  sl_status status = SL_OK;
+  cJSON_ArrayForEach(each, item)
+    if (!status) status = add_prompt(f, each, out);
+  return status;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* A key that an object may have. */
+typedef struct key {
+  const char *name;
+  /* READ: the value is used; else the only value that is ignored: a text; [], {} or ""; null;
+   * anything */
+  enum { KEY_READ, KEY_TEXT, KEY_EMPTY, KEY_NULL, KEY_ANY } takes;
+} key;
+
+static bool is_empty(const cJSON *item) {
+  if (cJSON_IsString(item)) return !*item->valuestring;
+  return (cJSON_IsArray(item) || cJSON_IsObject(item)) && !item->child;
+}
+
+/* Checks an object's keys. A duplicate key is ambiguous and refused. */
+static sl_status check_keys(const char *where, const cJSON *object, const key *keys, int count) {
+  const cJSON *each;
+  uint32_t seen = 0;
+  cJSON_ArrayForEach(each, object) {
+    int k = 0;
+    while (k < count && strcmp(each->string, keys[k].name)) k++;
+    if (k < count && seen >> k & 1) return sl_fail(SL_E_USAGE, "%s.%.40s is given twice", where, each->string);
+    bool takes_text = k < count && keys[k].takes == KEY_TEXT, read = k < count && keys[k].takes == KEY_READ;
+    bool good = read || cJSON_IsNull(each) || (k < count && keys[k].takes == KEY_ANY) ||
+                (takes_text && cJSON_IsString(each)) || (k < count && keys[k].takes == KEY_EMPTY && is_empty(each));
+    if (!good && takes_text) return sl_fail(SL_E_USAGE, "%s.%.40s must be a text", where, each->string);
+    if (!good && k < count)
+      return sl_fail(SL_E_USAGE, "%s.%.40s is not supported: it may be %s", where, each->string,
+                     keys[k].takes == KEY_EMPTY ? "empty, or null" : "null");
+    if (!good) return sl_fail(SL_E_USAGE, "%s.%.40s is not supported", where, each->string);
+    if (k < count) seen |= 1u << k;
+  }
+  return SL_OK;
+}
+
+/* Checks a part, and returns the text of {"type": "text", "text": "..."}. */
+static sl_status read_part(const char *where, const cJSON *part, const char **out) {
+  static const key keys[] = {{"type", KEY_READ}, {"text", KEY_READ}, {"annotations", KEY_EMPTY},
+                             {"cache_control", KEY_ANY}};
+  sl_status status = check_keys(where, part, keys, SLI_COUNT(keys));
+  if (status) return status;
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(part, "type");
+  const cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "text");
+  bool good = cJSON_IsObject(part) && cJSON_IsString(type) && !strcmp(type->valuestring, "text") && cJSON_IsString(text);
+  if (good) *out = text->valuestring;
+  return good ? SL_OK : sl_fail(SL_E_USAGE, "%s must be a part of type text, with a text", where);
+}
+
+/* Checks the parts of message i; *bytes is the length of their texts. */
+static sl_status check_parts(int i, const cJSON *parts, size_t *bytes) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  int at = 0;
+  cJSON_ArrayForEach(each, parts) {
+    char where[64];
+    const char *text = "";
+    snprintf(where, sizeof where, "messages[%d].content[%d]", i, at++);
+    if (!status) status = read_part(where, each, &text);
+    *bytes += strlen(text);
+  }
+  return status;
+}
+
+/* Joins the parts of message i. */
+static sl_status join_parts(int i, const cJSON *parts, sli_bounded *memory, const char **out) {
+  const cJSON *each;
+  size_t bytes = 0;
+  sl_status status = check_parts(i, parts, &bytes);
+  if (status) return status;
+  char *to = sli_bounded_alloc(memory, bytes + 1);
+  if (!to) return sl_fail(SL_E_MEMORY, "there is no memory for messages[%d].content", i);
+  *out = to;
+  cJSON_ArrayForEach(each, parts) to = stpcpy(to, cJSON_GetObjectItemCaseSensitive(each, "text")->valuestring);
+  return SL_OK;
+}
+
+static int role_of(const cJSON *item) {
+  static const char *const names[] = {"system", "user", "assistant", "developer"};
+  for (int i = 0; i < (int)SLI_COUNT(names) && cJSON_IsString(item); i++)
+    if (!strcmp(item->valuestring, names[i])) return i == 3 ? SLI_CHAT_SYSTEM : i;
+  return -1;
+}
+
+/* Checks a message. Clients send back what they received, so fields without effect are ignored. */
+static sl_status check_message(int i, const cJSON *item) {
+  static const key keys[] = {{"role", KEY_READ}, {"content", KEY_READ}, {"name", KEY_TEXT}, {"refusal", KEY_EMPTY},
+                             {"annotations", KEY_EMPTY}, {"tool_calls", KEY_EMPTY}, {"function_call", KEY_NULL},
+                             {"audio", KEY_NULL}, {"reasoning_content", KEY_EMPTY}, {"reasoning", KEY_EMPTY}};
+  char where[32];
+  snprintf(where, sizeof where, "messages[%d]", i);
+  if (!cJSON_IsObject(item)) return sl_fail(SL_E_USAGE, "%s is not an object", where);
+  return check_keys(where, item, keys, SLI_COUNT(keys));
+}
+
+static sl_status add_message(const cJSON *item, request_params *out) {
+  int i = out->nmessages++;
+  const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
+  int role = role_of(cJSON_GetObjectItemCaseSensitive(item, "role"));
+  sl_status status = check_message(i, item);
+  if (status) return status;
+  if (role < 0)
+    return sl_fail(SL_E_USAGE, "messages[%d].role must be system, developer, user or assistant", i);
+  const char *text = cJSON_IsString(content) ? content->valuestring : NULL;
+  if (cJSON_IsArray(content)) status = join_parts(i, content, &out->memory, &text);
+  if (status) return status;
+  if (!text) return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
+  out->messages[i].role = role;
+  out->messages[i].text = text;
+  return SL_OK;
+}
+
+static sl_status read_messages(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  if (!cJSON_IsArray(item) || !item->child) return wrong(f, "an array of at least one message");
+  size_t count = (size_t)cJSON_GetArraySize(item);
+  out->messages = sli_bounded_alloc(&out->memory, count * sizeof *out->messages);
+  if (!out->messages) return no_room(f);
+  sl_status status = SL_OK;
+  cJSON_ArrayForEach(each, item)
+    if (!status) status = add_message(each, out);
+  return status;
+}
+
+/* ---- table of fields ------------------------------------------------------------------------- */
+
+#define AT(name) offsetof(request_params, name)
+static const field fields[] = {
+    {"model", read_text, IN_BOTH, AT(model), 0, 0},
+    {"prompt", read_prompt, IN_TEXTS, 0, 0, 0},
+    {"messages", read_messages, IN_CHATS, 0, 0, 0},
+    {"stream", read_flag, IN_BOTH, AT(stream), 0, 0},
+    {"stream_options", read_stream_options, IN_BOTH, 0, 0, 0},
+    {"n", read_whole, IN_BOTH, AT(n), 1, PARAMS_MOST_CHOICES},
+    {"max_tokens", read_whole, IN_BOTH, AT(max_tokens), 1, 1e9},
+    {"max_completion_tokens", read_whole, IN_CHATS, AT(max_tokens), 1, 1e9},
+    {"temperature", read_real, IN_BOTH, AT(temperature), 0, 100},
+    {"top_p", read_real, IN_BOTH, AT(top_p), 0, 1},
+    {"top_k", read_whole, IN_BOTH, AT(top_k), 0, 1e9},
+    {"seed", read_seed, IN_BOTH, AT(seed), -0x1p63, 0x1p62},
+    {"stop", read_stop, IN_BOTH, 0, 0, 0},
+    {"cache_salt", read_text, IN_BOTH, AT(cache_salt), 0, 0},
+    {"logprobs", read_logprobs, IN_TEXTS, AT(top_logprobs), 0, 20},
+    {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
+    {"top_logprobs", read_whole, IN_CHATS, AT(top_logprobs), 0, 20}};
+
+/* OpenAI's fields that are not supported, and the JSON value that is accepted; NULL: any,
+ * because it does not affect the answer. */
+static const struct {
+  const char *name, *value;
+} others[] = {{"user", NULL}, {"metadata", NULL}, {"safety_identifier", NULL}, {"prompt_cache_key", NULL},
+              {"service_tier", NULL}, {"store", "false"}, {"echo", "false"}, {"best_of", "1"},
+              {"frequency_penalty", "0"}, {"presence_penalty", "0"}, {"logit_bias", "{}"}, {"tools", "[]"},
+              {"tool_choice", "\"none\""}, {"response_format", "{\"type\":\"text\"}"}, {"modalities", "[\"text\"]"}};
+
+static sl_status check_other(const cJSON *item) {
+  for (size_t i = 0; i < SLI_COUNT(others); i++) {
+    if (strcmp(item->string, others[i].name)) continue;
+    cJSON *value = others[i].value ? cJSON_Parse(others[i].value) : NULL;
+    bool good = !others[i].value || cJSON_Compare(item, value, true);
+    cJSON_Delete(value);
+    if (good) return SL_OK;
+    return sl_fail(SL_E_USAGE, "%s is not supported: it may be %s", item->string, others[i].value);
+  }
+  return sl_fail(SL_E_USAGE, "unknown field %.40s", item->string);
+}
+
+static sl_status read_item(const cJSON *item, request_params *out) {
+  if (cJSON_IsNull(item)) return SL_OK; /* absent */
+  for (size_t i = 0; i < SLI_COUNT(fields); i++) {
+    bool here = fields[i].where == IN_BOTH || (fields[i].where == IN_CHATS) == out->chat;
+    if (here && !strcmp(item->string, fields[i].name)) return fields[i].read(&fields[i], item, out);
+  }
+  return check_other(item);
+}
+
+/* Refuses a duplicate field, which would be read twice. */
+static sl_status check_once(const cJSON *item) {
+  for (const cJSON *other = item->next; other; other = other->next)
+    if (!strcmp(item->string, other->string))
+      return sl_fail(SL_E_USAGE, "field %.40s is given twice", item->string);
+  return SL_OK;
+}
+
+static sl_status check_together(const request_params *a, const char **param) {
+  *param = a->chat ? "messages" : "prompt";
+  if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
+  *param = "n";
+  if (a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers", a->nprompts,
+                   PARAMS_MOST_CHOICES);
+  *param = "top_logprobs";
+  if (a->chat && a->top_logprobs && !a->wants_logprobs)
+    return sl_fail(SL_E_USAGE, "top_logprobs needs logprobs to be true");
+  *param = "stream_options";
+  if (a->usage && !a->stream) return sl_fail(SL_E_USAGE, "stream_options needs stream to be true");
+  *param = NULL;
+  return SL_OK;
+}
+
+enum { MOST_FIELDS = 64 };
+
+sl_status request_params_read(const char *body, size_t bytes, bool chat, const sli_allowance *allowance, request_params *out, const char **param) {
+  cJSON *root, *item;
+  *out = (request_params){.chat = chat, .n = 1, .temperature = 1, .top_p = 1, .seed = NAN, .memory.allowance = allowance};
+  *param = NULL;
+  sl_status status = json_read(body, bytes, &out->memory, &root);
+  if (status) return status;
+  if (!cJSON_IsObject(root)) return sl_fail(SL_E_INPUT, "the body is not an object");
+  if (cJSON_GetArraySize(root) > MOST_FIELDS)
+    return sl_fail(SL_E_INPUT, "the body has more than %d fields", MOST_FIELDS);
+  cJSON_ArrayForEach(item, root) {
+    *param = item->string;
+    status = check_once(item);
+    if (!status) status = read_item(item, out);
+    if (status) return status;
+  }
+  return check_together(out, param);
+}
+
+void request_params_fini(request_params *a) {
+  sli_bounded_fini(&a->memory);
+  a->prompts = NULL;
+  a->messages = NULL;
+  a->model = a->cache_salt = NULL;
+  a->nprompts = a->nmessages = a->nstop = 0;
+}

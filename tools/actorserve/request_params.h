@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Request parameters: OpenAI's fields of /v1/completions and /v1/chat/completions,
+ * validated. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_REQUEST_PARAMS_H
+#define SLUICE_TOOLS_ACTORSERVE_REQUEST_PARAMS_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/allowance.h"
+#include "io/chat.h"
+
+enum { PARAMS_MOST_STOPS = 16, PARAMS_LONGEST_STOP = 1024, PARAMS_MOST_CHOICES = 128 };
+
+/* A prompt: a text, or tokens. */
+typedef struct params_prompt {
+  const char *text; /* NULL: tokens */
+  int32_t *tokens;
+  size_t count;
+} params_prompt;
+
+typedef struct request_params {
+  bool chat;
+  const char *model;          /* NULL: not given */
+  params_prompt *prompts;      /* prompts of a completion */
+  int nprompts;
+  sli_chat_message *messages; /* messages of a chat */
+  int nmessages;
+  bool stream, usage;         /* usage: send token counts at the end of the stream */
+  int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
+  double temperature, top_p;
+  double seed;                /* a whole number; NAN: not given */
+  bool wants_logprobs;
+  int64_t top_logprobs;
+  int nstop;
+  const char *stop[PARAMS_MOST_STOPS];
+  const char *cache_salt;     /* NULL: not given */
+  sli_bounded memory;         /* memory of the texts and arrays above */
+} request_params;
+
+/* Parses a body. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is then the field's name, or
+ * NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive `out`. Call request_params_fini() in
+ * any case. */
+sl_status request_params_read(const char *body, size_t bytes, bool chat, const sli_allowance *allowance, request_params *out, const char **param);
+/* Frees all texts, and keeps the other values. May be called again. */
+void request_params_fini(request_params *a);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/actorserve/workload.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- real time ------------------------------------------------------------------------------ */
+
+typedef struct runner {
+  sl_session *session;
+  workload *p;
+  uint64_t start_ns, random;
+  int64_t next, left;  /* index of the next arrival; requests submitted and not yet answered */
+  int32_t *prompt;     /* [length of the longest prompt] */
+} runner;
+
+static double now_of(const runner *s) { return (double)(sli_now_ns() - s->start_ns) * 1e-9; }
+
+/* Draws random tokens (xorshift64). */
+static void draw_prompt(runner *s, int64_t count) {
+  uint64_t vocabulary = (uint64_t)sl_session_about(s->session).vocabulary;
+  for (int64_t i = 0; i < count; i++) {
+    s->random ^= s->random << 13;
+    s->random ^= s->random >> 7;
+    s->random ^= s->random << 17;
+    s->prompt[i] = (int32_t)(s->random % vocabulary);
+  }
+}
+
+/* Submits a request. If the queue is full, the request is rejected. */
+static sl_status submit(runner *s) {
+  const sl_arrival *a = &s->p->came.of[s->next];
+  uint64_t id;
+  draw_prompt(s, a->prompt);
+  sl_status status = sl_session_submit(s->session, &(sl_request){.prompt = s->prompt, .nprompt = a->prompt,
+                                                                 .max_tokens = a->answer, .logprobs = -1,
+                                                                 .user = &s->p->run.answered[s->next]}, &id);
+  if (!status) s->left++;
+  s->next++;
+  return status == SL_E_BUSY ? SL_OK : status;
+}
+
+static void take(runner *s, const sl_session_event *e) {
+  sl_answered *a = e->user;
+  if (e->kind == SL_EVENT_END) {
+    s->left--;
+    return;
+  }
+  a->last = now_of(s);
+  if (!a->tokens++) a->first = a->last;
+}
+
+static void take_all(runner *s) {
+  enum { AT_ONCE = 64 };
+  sl_session_event events[AT_ONCE];
+  for (int n; (n = sl_session_poll(s->session, events, AT_ONCE));)
+    for (int i = 0; i < n; i++) take(s, &events[i]);
+}
+
+/* Waits until the next arrival or event. */
+static void wait_for_any(const runner *s) {
+  struct pollfd fd = {.fd = sl_session_fd(s->session), .events = POLLIN};
+  struct timespec in = {.tv_sec = 1};
+  bool comes = s->next < s->p->came.count;
+  double seconds = comes ? s->p->came.of[s->next].seconds - now_of(s) : 1;
+  if (seconds < 1) in = (struct timespec){.tv_nsec = (long)(SLI_MAX(seconds, 0) * 1e9)};
+  ppoll(&fd, 1, &in, NULL);
+}
+
+static sl_status go_on(runner *s) {
+  sl_status status = sl_session_status(s->session);
+  while (!status && s->next < s->p->came.count && s->p->came.of[s->next].seconds <= now_of(s)) status = submit(s);
+  take_all(s);
+  return status;
+}
+
+sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
+  int64_t longest = 1;
+  for (int64_t i = 0; i < p->came.count; i++) longest = SLI_MAX(longest, p->came.of[i].prompt);
+  p->run.narrivals = p->came.count;
+  p->run.answered = sli_calloc((size_t)p->came.count, sizeof *p->run.answered);
+  runner s = {.session = session, .p = p, .start_ns = sli_now_ns(), .random = seed * 2 + 1,
+             .prompt = sli_calloc((size_t)longest, sizeof *s.prompt)};
+  sl_status status = SL_OK;
+  while (!status && (s.next < p->came.count || s.left)) {
+    wait_for_any(&s);
+    status = go_on(&s);
+  }
+  free(s.prompt);
+  p->run.seconds = now_of(&s) - p->came.of[0].seconds;
+  p->run.about = sl_session_about(session);
+  p->run.stats = sl_session_stat(session);
+  p->cost = sl_session_cost(session);
+  p->corners = sl_session_corners(session);
+  return status;
+}
+
+/* ---- either clock ---------------------------------------------------------------------------- */
+
+static sl_status workload_simulate(settings *s, served *m, workload *p) {
+  sl_session_options options;
+  sl_status status = model_options(s, m, &options);
+  return status ? status : sl_session_simulate(&options, p->came.count, p->came.of, &p->run);
+}
+
+static sl_status workload_run_either(settings *s, served *m, workload *p) {
+  if (s->clock == SL_CLOCK_VIRTUAL) return workload_simulate(s, m, p);
+  sl_status status = model_open(s, m);
+  /* the first process has the requests */
+  if (!status && s->process) return sl_session_wait(m->session);
+  return status ? status : workload_run_real(m->session, (uint64_t)sl_arg_int(s->run, "seed"), p);
+}
+
+static void print_shares(const char *what, const double *seconds) {
+  printf("%-22s", what);
+  for (int i = 0; i < OUTCOME_SHARES; i++) printf("%10.1f ms", seconds[i] * 1e3);
+  putchar('\n');
+}
+
+static void print_outcome(const settings *s, const workload *p) {
+  const outcome *o = &p->outcome;
+  const sl_tick_cost *c = &p->cost;
+  printf("%lld answered and %lld refused in %.2f s on the %s clock: %.1f tokens/s\n", (long long)o->answered,
+         (long long)o->refused, p->run.seconds, sl_arg_text(s->run, "clock"), o->tokens_per_second);
+  printf("%-22s", "");
+  for (int i = 0; i < OUTCOME_SHARES; i++) printf("%11.0f %%", outcome_shares[i] * 100);
+  putchar('\n');
+  print_shares("time to first token", o->ttft);
+  print_shares("time per token", o->tpot);
+  for (int i = 0; i < p->run.nstages; i++)
+    printf("%s%.1f %%", i ? ", " : "bubbles               ", 100 * (1 - p->run.busy[i] / p->run.seconds));
+  printf("%s%lld pages of %lld at once, %llu preemptions\n", p->run.nstages ? "\n" : "", (long long)p->run.stats.pages_most,
+         (long long)p->run.stats.pages, (unsigned long long)p->run.stats.preemptions);
+  if (c->tick + c->position + c->row + c->pair + c->pick > 0)
+    printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row, c->pair, c->pick);
+}
+
+sl_status workload_run(settings *s, served *m) {
+  const char *report = settings_text(s, "report");
+  workload p = {0};
+  sl_status status = serving_arrivals(s, &p.came);
+  if (!status) status = workload_run_either(s, m, &p);
+  if (!status && !s->process) {
+    p.outcome = outcome_of(&p.came, p.run.answered, p.run.seconds);
+    if (!sl_arg_flag(s->run, "quiet")) print_outcome(s, &p);
+    if (report) status = report_workload(report, s, &p);
+  }
+  sl_session_simulation_fini(&p.run);
+  return status;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --arrivals: plays requests from a file, on the real or the virtual clock, and reports how they
+ * were answered. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_WORKLOAD_H
+#define SLUICE_TOOLS_ACTORSERVE_WORKLOAD_H
+
+#include "tools/actorserve/actorserve.h"
+
+typedef struct workload {
+  arrivals came;
+  /* the simulation; on the real clock the stages' computing times are unknown */
+  sl_session_simulation run;
+  outcome outcome;
+  sl_tick_cost cost, corners; /* cost of its ticks on the real clock, if measured; else all 0 */
+} workload;
+
+/* Submits the requests to a session, each at its real time, and waits until all are answered. */
+sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p);
+
+/* Runs actorserve --arrivals: plays, prints, and writes the report. */
+sl_status workload_run(settings *s, served *m);
+
+/* measure.c: runs actorserve --measure. */
+sl_status measure(settings *s, served *m);
+
+/* report.c: writes the outcome as JSON. */
+sl_status report_workload(const char *path, const settings *s, const workload *p);
+
+#endif
