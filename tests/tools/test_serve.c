@@ -18,6 +18,8 @@
 #include "tools/actorserve/budget.h"
 #include "tools/actorserve/http/parse.h"
 #include "tools/actorserve/json.h"
+#include "tools/actorserve/reply.h"
+#include "tools/actorserve/serve.h"
 #include "tools/actorserve/stream_text.h"
 #include "tools/actorserve/worker.h"
 
@@ -567,7 +569,24 @@ static void threads_wait_for_room(void) {
   budget_destroy(b);
 }
 
+/* A model of bytes may answer with a zero, which ends no text. */
+static void answers_have_all_of_their_bytes(void) {
+  static const chat_format format = {.name = "m"};
+  static char text[] = "a\0b\"\\\n\x01\0\0c";
+  serving s = {.chat_format = &format};
+  request r = {.serving = &s, .nchoices = 1};
+  choice c = {.of = &r, .text = text, .bytes = sizeof text - 1, .finish = "stop"};
+  r.choices = &c;
+  struct evbuffer *out = evbuffer_new();
+  CHECK(reply_whole(&r, out) && !evbuffer_add(out, "", 1), "an answer");
+  static const char want[] = "\"text\":\"a\\u0000b\\\"\\\\\\n\\u0001\\u0000\\u0000c\",";
+  const char *found = (const char *)evbuffer_pullup(out, -1);
+  CHECK(strstr(found, want), "%s has %s", found, want);
+  evbuffer_free(out);
+}
+
 int main(int argc, char **argv) {
+  RUN(answers_have_all_of_their_bytes);
   RUN(heads_that_are_good);
   RUN(targets_are_paths);
   RUN(heads_that_are_not);

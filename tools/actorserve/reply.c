@@ -25,14 +25,20 @@ static bool put_json(struct evbuffer *out, cJSON *root) {
   return good;
 }
 
+/* Appends a string, which may have zero bytes; cJSON's end there. */
 static bool put_text(struct evbuffer *out, const char *text, size_t bytes) {
-  char *copy = malloc(bytes + 1);
-  if (!copy) return false;
-  if (bytes) memcpy(copy, text, bytes);
-  copy[bytes] = 0;
-  bool good = put_json(out, cJSON_CreateStringReference(copy));
-  free(copy);
-  return good;
+  static const char marks[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
+  bool good = reply_put(out, "\"");
+  size_t from = 0;
+  for (size_t i = 0; i < bytes && good; i++) {
+    unsigned char c = (unsigned char)text[i];
+    const char *mark = c ? strchr(marks, c) : NULL;
+    if (c >= ' ' && !mark) continue;
+    good = !evbuffer_add(out, text + from, i - from) &&
+           (mark ? evbuffer_add_printf(out, "\\%c", names[mark - marks]) : evbuffer_add_printf(out, "\\u%04x", c)) > 0;
+    from = i + 1;
+  }
+  return good && !evbuffer_add(out, text + from, bytes - from) && reply_put(out, "\"");
 }
 
 /* Appends an object without its closing bracket. */
