@@ -214,7 +214,7 @@ static void other_device_over(ring *r) {
 static void later_over(ring *r) { r->plan->regs[r->made[0]].aliases = r->made[1] + 1; }
 
 int main(int argc, char **argv) {
-  seeds s = seeds_of(argc, argv, 1, 60);
+  seeds s = seeds_of(argc, argv, 1, TEST_SANITIZED ? 20 : 60);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(run_one, seed);
   for (int workers = 1; workers <= 2; workers++) RUN(lazy_readers_give_slots_back, workers);
   RUN(refuse, "cannot have the same slots", other_quota);

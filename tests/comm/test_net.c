@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one process sends arrives in the other's memory whole, once, and counted;
  * waiting costs nothing; who is gone is named within a second; nothing hangs.
- * labels: computes */
+ * labels: computes more */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -449,7 +449,7 @@ static void stopped(process *p) {
 
 /* ---- parting ----------------------------------------------------------------------------- */
 
-enum { PARTINGS = 40 };
+#define PARTINGS test_many(40, 10, 40)
 static int parting_number;
 
 static uint64_t parting_key(int from, int to) { return key_of(from, to, 1000 + parting_number); }

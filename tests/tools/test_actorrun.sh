@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # actorrun and actortrace as a user meets them: what they print, what they leave
-# behind and how they end, with good input and bad.
+# behind and how they end (test_actorrun_refused.sh: what is refused).
 # labels: first smoke
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -19,86 +19,6 @@ refused() {
   says "$text" err
   [ "$(grep -c '^actorrun: ' err)" -eq 1 ] || fail "actorrun $*: one line says why"
 }
-
-# ---- help ------------------------------------------------------------------------------
-run 0 --help all
-says "--microbatches" out; says "1f1b" out; says "llama" out
-run 0 gpt --help
-grep -q -- --kv-heads out && fail "gpt has no --kv-heads"
-says "--layers" out
-run 0 --version
-
-# ---- bad command lines -----------------------------------------------------------------
-refused 2 "no MODEL was given"
-refused 2 "unknown option --stpes; did you mean --steps?" --stpes 3 gpt
-refused 2 "unknown option --layer; did you mean --layers?" gpt --layer 3
-refused 2 "unknown option -x" -x gpt
-refused 2 "unknown model gtp; did you mean gpt?" gtp
-refused 2 "--steps needs a value" --steps
-refused 2 "--steps many: not a whole number" --steps many gpt
-refused 2 "--steps -1: must be between" --steps -1 gpt
-refused 2 "gpt needs something to learn: --data FILE" gpt
-refused 2 "--devices gpu" --devices gpu gpt $small
-refused 2 "--devices cpu:0" --devices cpu:0 gpt $small
-refused 2 "--schedule 2f2b: it is one of" --schedule 2f2b gpt $small
-refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt $small
-refused 2 "--quota act: not NAME=N" --quota act gpt $small
-refused 2 "atc" --quota atc=1 gpt $small
-refused 2 "--quota act=2,,1: the number of slots is not a number" --quota act=2,,1 gpt $small
-refused 2 "no quota is called act@2; this plan of 2 stages has param, grad, state, act.b, " --stages 2 --quota act=2,1,1 gpt $small
-run 0 --dry-run --stages 4 --microbatches 4 --quota act.b=3,-,1,2 --quota fwd@1=5,4 gpt $small
-says "act.b@0=3" out; says "act.b@1=3" out; says "act.b@2=1" out; says "act.b@3=2" out
-says "fwd@1=5 " out; says "fwd@2=4 " out
-refused 2 "9 stages" --stages 9 gpt $small
-refused 2 "--cut odd: it is one of even, balanced" --cut odd gpt $small
-refused 2 "pieces asked for" --pieces 4096 gpt $small
-refused 3 "waits for" --pieces 3 --quota act=2 gpt $small
-refused 2 "is not a multiple of --heads" gpt $small --heads 3
-refused 2 "gpt: one model at a time" gpt $small gpt
-refused 2 "--memory lots" --memory lots gpt $small
-refused 3 "its budget is 64.0 KiB" --memory 64K gpt $small
-# What is said to fit does, and is all that is needed.
-tight="gpt --layers 4 --width 64 --heads 2 --context 64 --batch 16 --data $reference/tokens.u16"
-advised() { # MEMORY WORDS...
-  local memory=$1 advice
-  shift
-  refused 3 "these would fit: " --memory "$memory" "$@" $tight
-  advice=$(sed -nE 's/.*these would fit: (.*)/\1/p' err | sed -E 's/ \([^)]*\),?/\n/g')
-  while read -r words; do
-    [ -z "$words" ] || run 0 --dry-run --memory "$memory" "$@" $words $tight
-  done <<<"$advice"
-}
-advised 4M --microbatches 4
-advised 5M --data-parallel 4 --microbatches 2
-advised 4M --data-parallel 4 --microbatches 2 --recompute full
-advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # which take memory too
-refused 3 "the least of what was tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
-refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
-
-# ---- bad files -------------------------------------------------------------------------
-refused 2 "nowhere.txt" gpt $small --data nowhere.txt
-: >empty.txt
-refused 2 "empty.txt" gpt $small --data empty.txt
-printf 'abc' >odd.u16
-refused 2 "odd.u16" gpt $small --data odd.u16
-refused 2 "tokens.u16" gpt $small --vocab 100
-refused 2 "nowhere.safetensors" --init nowhere.safetensors gpt $small
-head -c 5000 "$reference/hf_gpt2/model.safetensors" >cut.safetensors
-refused 2 "cut.safetensors is truncated" --init cut.safetensors gpt $small
-refused 2 "transformer.h.2" --init "$reference/hf_gpt2/model.safetensors" gpt $small --layers 3
-refused 2 "transformer.wpe.weight is F32[32, 32], but the model needs f32[16, 32]" \
-  --init "$reference/hf_gpt2/model.safetensors" gpt $small --context 16
-refused 2 "cannot write no/such/folder/w" --save no/such/folder/w gpt $small
-refused 2 "cannot write no/such/report" --report no/such/report gpt $small
-refused 2 "cannot read nowhere.c" nowhere.c
-refused 2 "cannot load nowhere.so" nowhere.so
-printf 'int x = ;\n' >bad.c
-run 2 bad.c
-says "compiling bad.c failed" err; says "bad.c:1" err
-printf 'int x;\n' >nothing.c
-refused 2 "nothing.c exports no model" nothing.c
-CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c
-[ -z "$(find . -name '*.tmp.*')" ] || fail "temporaries are left"
 
 # ---- a run and what it leaves ----------------------------------------------------------
 run 0 --steps 3 --stages 2 --microbatches 2 --report r.json --trace t.trace --save w.safetensors \

@@ -13,7 +13,8 @@ need python3
 traces_make
 for kind in rows svg chrome; do traces_read_back $kind; done
 draw "$@"
-rounds=${2:-$((160 * ${SLUICE_SEEDS:-1}))}
+sanitized && each=40 || each=160
+rounds=${2:-$((each * ${SLUICE_SEEDS:-1}))}
 python3 "$SLUICE_SOURCE/tests/support/damage.py" "$bin/actortrace" a.trace "$rounds" "$seed" \
   >said 2>err || fail "damaged files: $(cat said)"
 cat said

@@ -12,7 +12,8 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 need python3
 
 draw "$@"
-count=${2:-$((20 * ${SLUICE_SEEDS:-1}))}
+sanitized && each=5 || each=20
+count=${2:-$((each * ${SLUICE_SEEDS:-1}))}
 words=(--steps 10 --microbatches 2 gpt --layers 4 --width 16 --heads 2 --context 8 --batch 4
        --data "$reference/tokens.u16")
 ends 0 "$actorrun" --stages 4 --report full.json "${words[@]}"

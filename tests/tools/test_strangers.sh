@@ -3,7 +3,7 @@
 # Strangers who bother every port of a job from its start to its end, and hold 1,200 connections
 # to it, change nothing: it goes on, with the same losses. On one host nobody outside can reach a
 # port at all. A limit of open files that is too low for a job is named, and so is a small /dev/shm.
-# labels: outside more
+# labels: outside more first
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
