@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes sluice/_abi.py of the C headers: every type, constant and function, so that the package
-follows the library by itself; and sluice/_words.py, what the headers say of each function.
+follows the library by itself; sluice/_words.py, what the headers say of each function; and
+sluice/_statuses.py, an exception for each status.
 
     make_abi.py INCLUDE PACKAGE [CC]
 """
@@ -11,6 +12,7 @@ import sys
 
 import cffi
 
+OPTIONAL = ("b", "bias", "ids", "like", "weights")  # tensors that may be absent from a call
 NOT_C = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\b(__extension__|static inline)\b")
 
 
@@ -50,7 +52,19 @@ def written(include):
         for comment, ops in re.findall(r"/\*((?:(?!\*/).)*)\*/\s*extern const sl_op ([^;]*);", text,
                                        re.S):
             found.update((op.strip(), ([], plain(comment))) for op in ops.split(","))
+    for op, params in macros(folder):
+        found[op] = (params, found.get(op, ([], ""))[1])
     return found
+
+
+def macros(folder):
+    """(op, names of its inputs) of the calls that are macros: ("sl_op_swiglu", ["gate", "up"])."""
+    with open(os.path.join(folder, "graph.h"), encoding="utf-8") as file:
+        text = file.read().replace("\\\n", " ")
+    for params, op, inputs in re.findall(r"#define sl_\w+\(g, ([\w, ]+)\)\s+sl_op\d_at\(SL_HERE, g, &(sl_op_\w+), NULL, "
+                                         r"([\w, ]+)\)", text):
+        if params == inputs:
+            yield op, params.split(", ")
 
 
 def plain(comment):
@@ -66,6 +80,23 @@ def comment_above(text, function):
     return ""
 
 
+def statuses(include):
+    """[(name, text)] of the table in status.h: ("SHAPE", "shapes or types do not fit")."""
+    with open(os.path.join(include, "sluice", "status.h"), encoding="utf-8") as file:
+        return re.findall(r'X\(E_(\w+), *\d+, *"(.*?)"\)', file.read())
+
+
+def write_statuses(include, path):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('"""Made by make_abi.py."""\nfrom . import errors\n')
+        for name, text in statuses(include):
+            base = "errors.Budget" if name == "BUDGET" else "errors.Error"
+            doc = '    """%s."""\n' % (text[0].upper() + text[1:]) if base == "errors.Error" else "    __doc__ = errors.Budget.__doc__\n"
+            file.write('\n\nclass %sError(%s):\n%s    __module__ = "sluice"\n    status = "SL_E_%s"\n' % (
+                name.capitalize(), base, doc, name))
+        file.write("\n\n__all__ = [%s]\n" % ", ".join('"%sError"' % n.capitalize() for n, _ in statuses(include)))
+
+
 def main():
     include, package = os.path.abspath(sys.argv[1]), sys.argv[2]
     cc = sys.argv[3] if len(sys.argv) > 3 else os.environ.get("CC", "cc")
@@ -76,10 +107,11 @@ def main():
     ffi.set_source("sluice._abi", None)
     ffi.emit_python_code(os.path.join(package, "_abi.py"))
     with open(os.path.join(package, "_words.py"), "w", encoding="utf-8") as file:
-        file.write('"""Made by make_abi.py."""\nWORDS = {\n')
+        file.write('"""Made by make_abi.py."""\nOPTIONAL = %r\nWORDS = {\n' % (OPTIONAL,))
         for function, words in sorted(written(include).items()):
             file.write("    %r: %r,\n" % (function, words))
         file.write("}\n")
+    write_statuses(include, os.path.join(package, "_statuses.py"))
 
 
 main()

@@ -45,6 +45,17 @@ void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail) {
   sl_runtime_stop(rt);
 }
 
+sl_status sl_runtime_resume(sl_runtime *rt) {
+  gate_view gate = gate_look(&rt->gate);
+  if (gate.aborted) return sl_fail(rt->failure.status, "%s", rt->failure.text);
+  if (gate.begun > rt->steps)
+    return sl_fail(SL_E_USAGE, "the run has ended within step %lld, and cannot go on", (long long)rt->steps);
+  atomic_store(&rt->wants_stop, false);
+  atomic_store(&rt->failure.state, NO_FAILURE);
+  gate_reopen(&rt->gate, rt->steps);
+  return SL_OK;
+}
+
 void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail) {
   keep_failure(&rt->failure, status, detail);
   gate_abort(&rt->gate);

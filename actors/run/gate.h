@@ -20,6 +20,7 @@
  *                     +---------------+
  *                     no step begins; the coordinator decides where the run ends
  *
+ *         between runs: reopen -> OPEN, to go on behind the steps begun
  *         and from everywhere: abort -> ABORTED, for good: the run ends now, in mid-step
  *
  * While OPEN, the run ends with `goal`. A run over several processes ends with the same step in all
@@ -82,6 +83,11 @@ static inline bool gate_begin(gate *g, int64_t step) {
 static inline void gate_stop(gate *g) { atomic_fetch_or(&g->word, SLI_GATE_CLOSED); }
 static inline void gate_abort(gate *g) {
   atomic_fetch_or(&g->word, SLI_GATE_CLOSED | SLI_GATE_ABORTED);
+}
+
+/* Opens the gate again behind `steps`, the steps begun. Between runs. */
+static inline void gate_reopen(gate *g, int64_t steps) {
+  atomic_store(&g->word, (uint64_t)steps << SLI_GATE_BITS);
 }
 
 /* Returns the steps begun. */

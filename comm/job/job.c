@@ -184,6 +184,15 @@ sl_status sl_job_run(sl_job *job, int64_t steps) {
   return status;
 }
 
+/* Words of the last stop have come when all have met: they precede the meeting's. */
+sl_status sl_job_resume(sl_job *job) {
+  sl_status status = job->control ? sl_job_meet(job, "resume", NULL, 0, NULL) : SL_OK;
+  if (!status) status = sl_runtime_resume(job->rt);
+  if (status || !job->control) return status;
+  job->stop = (sli_job_stop){0};
+  return sl_job_meet(job, "resumed", NULL, 0, NULL);
+}
+
 /* Leaves the job. Process 0, which forwards all words, leaves last. */
 static void job_leave(sl_job *job) {
   if (job->self) sli_control_say(job->control, 0, "gone", NULL, 0);

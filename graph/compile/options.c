@@ -2,6 +2,8 @@
 /* Options of sl_lower: texts become enums and numbers here, and what cannot be is refused by name. */
 #include "graph/compile/inner.h"
 
+#include <sluice/model.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_STORE_EVERY = 1000000 };
@@ -58,12 +60,27 @@ static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
   return sl_fail(SL_E_USAGE, "paths of %d microbatches were chosen, and there are %d", out->paths->microbatches, in->m);
 }
 
+/* Names the schedules, and the one that is most similar. */
+static sl_status unknown_schedule(const char *word) {
+  sl_option names[32] = {{0}};
+  char list[512] = "";
+  size_t at = 0;
+  const char *const *all = sl_schedule_names();
+  for (size_t i = 0; all[i] && i + 1 < SLI_COUNT(names) && at < sizeof list; i++) {
+    names[i].name = all[i];
+    at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", all[i]);
+  }
+  const char *near = sl_options_nearest(names, word);
+  return sl_fail(SL_E_USAGE, "unknown schedule '%s': it is one of %s%s%s%s", word, list, near ? "; did you mean " : "",
+                 near ? near : "", near ? "?" : "");
+}
+
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   const sl_lower_options *o = in->options;
   if (o->schedule.chosen && (sli_compile_searches(o) || o->schedule.skip > 0)) return read_chosen(in, out);
   if (sli_compile_searches(o)) return SL_OK;
   const sli_schedule *row = sli_schedule_find(o->schedule.name ? o->schedule.name : "1f1b");
-  if (!row) return sl_fail(SL_E_USAGE, "unknown schedule '%s'", o->schedule.name);
+  if (!row) return unknown_schedule(o->schedule.name);
   int chunks = o->schedule.chunks ? o->schedule.chunks : sl_schedule_chunks(row->name);
   if (row->chunks_fixed && chunks != row->chunks)
     return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,

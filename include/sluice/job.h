@@ -81,6 +81,9 @@ sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step);
  * all with the same steps. */
 sl_status sl_job_run(sl_job *job, int64_t steps);
 
+/* Calls sl_runtime_resume, so that a job which was stopped runs again. All processes call it. */
+sl_status sl_job_resume(sl_job *job);
+
 /* Sends each process's part of the run to process 0, where sl_runtime_statistics and _trace then cover
  * the whole job. Each process sends about most_records firings of the newest whole steps, 0: all it
  * has. Sent in portions, so only process 0 needs much memory. */

@@ -84,6 +84,10 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps);
 
 /* Ends the run after the step in progress. Any thread; async-signal-safe. */
 void sl_runtime_stop(sl_runtime *rt);
+/* Lets a runtime that was stopped, or has failed after whole steps (sl_runtime_fail), run again: the next run goes
+ * on behind the steps completed, and requests to stop are forgotten. Between runs. A run that was aborted keeps its
+ * failure; SL_E_USAGE: it has ended within a step. */
+sl_status sl_runtime_resume(sl_runtime *rt);
 /* True once no further step will begin, for whatever reason. For sources that wait. Any thread. */
 bool sl_runtime_ends(const sl_runtime *rt);
 /* Ends the run as a failure: the steps begun are finished, then sl_runtime_run

@@ -19,22 +19,31 @@
 docs/library.md tells more. An error of the library is a subclass of sl.Error with its text and
 the line of your program that it is about.
 """
+from __future__ import annotations
+
+from typing import Dict
+
 from . import _library
-from ._library import ERRORS, Error, tool
-from .graph import Graph, Tensor, constant, function, normal, ops, uniform
-from .run import Parameters, Run, Step
+from ._library import tool
+from ._statuses import *  # an exception for each status
+from ._statuses import __all__ as _statuses
+from .calls import function, ops
+from .errors import Error, Fit
+from .graph import Graph
+from .run import Evaluation, Parameters, Run, Step
+from .tensor import Init, Tensor, constant, normal, uniform
 from .trace import Trace
 from .tune import Point, Tuning, measure, predict, tune
 
-__version__ = _library.text(_library.lib.sl_version())
+__version__: str = _library.text(_library.lib.sl_version())
 
-globals().update({e.__name__: e for e in ERRORS.values()})
-__all__ = ["Error", "Graph", "Parameters", "Point", "Run", "Step", "Tensor", "Trace", "Tuning",
-           "constant", "function", "measure", "normal", "ops", "predict", "schedules", "tool", "tune",
-           "uniform"] + [e.__name__ for e in ERRORS.values()]
+__all__ = ["Error", "Evaluation", "Fit", "Graph", "Init", "Parameters", "Point", "Run", "Step", "Tensor", "Trace",
+           "Tuning", "constant", "function", "measure", "normal", "ops", "predict", "schedules", "tool", "tune",
+           "uniform", "__version__"]
+__all__ += _statuses
 
 
-def schedules():
+def schedules() -> Dict[str, str]:
     """{name: what it is} of all schedules."""
     names, lib, out = _library.lib.sl_schedule_names(), _library.lib, {}
     while names[len(out)]:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """libsluice as it is: the loaded library, its errors as exceptions, its records out of dicts."""
-import difflib
+from __future__ import annotations
+
 import operator
 import os
+import re
 import sys
 import weakref
+from typing import Any
 
 import numpy
 
+from . import _statuses, errors
 from ._abi import ffi
 from ._words import WORDS
 
@@ -19,45 +23,31 @@ def _prefix():
     return os.environ.get("SLUICE_PREFIX") or os.path.join(HERE, "installed")
 
 
-def _load():
+def _find(stem):
     for folder, _, files in os.walk(_prefix()):
-        for name in files:
-            if name.startswith("libsluice.so."):
-                return ffi.dlopen(os.path.join(folder, name))
-    raise ImportError("there is no libsluice in %s; SLUICE_PREFIX says where it is" % _prefix())
+        for name in sorted(files):
+            if name.startswith(stem + ".so."):
+                return os.path.join(folder, name)
+    raise ImportError("there is no %s in %s; SLUICE_PREFIX says where it is" % (stem, _prefix()))
 
 
-lib = _load()
+lib: Any = ffi.dlopen(_find("libsluice"))
 
 
-def tool(name):
-    """The path of an installed tool: actorrun, actortrace, actortune."""
+def tool(name: str) -> str:
+    """The path of an installed tool: actorrun, actortrace, actortune, actorserve."""
     return os.path.join(_prefix(), "bin", name)
 
 
 # ---- errors ---------------------------------------------------------------------------------
 
 
-class Error(Exception):
-    """What the library says is wrong. `status` is its code."""
-    status = None
-
-
-def _errors():
-    kinds = {}
-    for number, name in ffi.typeof("sl_status").elements.items():
-        if name.startswith("SL_E_"):
-            short = name[5:].capitalize() + "Error"
-            kinds[number] = type(short, (Error,), {"status": name, "__module__": "sluice",
-                                                   "__doc__": text(lib.sl_status_text(number))})
-    return kinds
-
-
 def text(chars):
     return ffi.string(chars).decode("utf-8", "replace") if chars else ""
 
 
-ERRORS = _errors()
+ERRORS = {number: getattr(_statuses, name[5:].capitalize() + "Error")
+          for number, name in ffi.typeof("sl_status").elements.items() if name.startswith("SL_E_")}
 
 
 def check(status, detail=None):
@@ -118,7 +108,8 @@ def constant(ctype, word):
     for name, number in known.items():
         if word == name or name.lower().endswith("_" + word.lower().replace("-", "_")):
             return number
-    raise ValueError("%r is none of %s" % (word, ", ".join(known)))
+    short = [re.sub("^SL_(RATE_|CUT_|LINKS_|ADMIT_)?", "", n).lower() for n in known]
+    raise ValueError("%r is none of %s%s" % (word, ", ".join(short), errors.near(word.lower(), short)))
 
 
 def weakly(method):
@@ -150,7 +141,7 @@ def _pointer(item, given, keep):
         if item.cname == "char":
             return chars(given, keep)
         if item.cname == "struct sl_op":
-            return lib.sl_op_find(os.fspath(given).encode())
+            return _op(os.fspath(given))
     if item.kind == "struct" and isinstance(given, dict):
         given = ffi.new(ffi.getctype(item, "*"), fields(item, given, keep))
         keep.append(given)
@@ -160,27 +151,31 @@ def _pointer(item, given, keep):
     return given
 
 
-def unknown(owner, name, known):
-    near = difflib.get_close_matches(name, known, 3)
-    return TypeError("%s has no %r%s" % (owner, name, ("; did you mean " + " or ".join(near)) if near else ""))
+def _op(name):
+    row, names = lib.sl_op_find(name.encode()), []
+    while not row and lib.sl_ops[len(names)]:
+        names.append(text(lib.sl_ops[len(names)].name))
+    if not row:
+        raise ValueError("there is no op %s%s" % (name, errors.near(name, names)))
+    return row
 
 
 # Old names of fields work for one version.
 RENAMED = {"nspread": "nsharded", "spread": "sharded"}
 
 
-def fields(ctype, given, keep):
+def fields(ctype, given, keep, what=None):
     known = dict(ctype.fields)
     given = {name if name in known else RENAMED.get(name, name): v for name, v in given.items()}
-    for name in given:
-        if name not in known:
-            raise unknown(ctype.cname, name, known)
+    wrong = [name for name in given if name not in known]
+    if wrong:
+        raise errors.unknown(what or ctype.cname.replace("struct ", ""), wrong, known)
     return {name: value(known[name].type, v, keep) for name, v in given.items()}
 
 
-def record(name, given, keep):
-    """A struct of the library out of a dict of fields; what is not given is 0."""
-    made = ffi.new(name + " *", fields(ffi.typeof(name), given, keep))
+def record(name, given, keep, what=None):
+    """A struct of the library out of a dict of fields; what is not given is 0. `what` takes them, for messages."""
+    made = ffi.new(name + " *", fields(ffi.typeof(name), given, keep, what))
     keep.append(made)
     return made
 

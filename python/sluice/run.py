@@ -1,24 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training and inference: a model lowered to a plan, and what runs it."""
+from __future__ import annotations
+
 import collections
 import operator
 import os
 import signal
 import tempfile
 import threading
-from collections.abc import MutableMapping
+from types import TracebackType
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, NamedTuple,
+                    Optional, Sequence, Type, Union)
 
 import numpy
 
 from . import _library as c
+from . import budget, errors
 from ._library import ffi, lib
 from .graph import Graph
 from .trace import Trace
 
-Step = collections.namedtuple("Step", "step loss grad_norm lr")
-Evaluation = collections.namedtuple("Evaluation", "steps loss metrics")
-Evaluation.__doc__ = "What an evaluation has found after so many steps: mean loss, {metric: mean}."
-Step.__doc__ = "What a step reports: its number from 0, mean loss, gradient norm, learning rate."
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+    from ._ops import RunOptions
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Step(NamedTuple):
+    """What a step reports: its number from 0, mean loss, gradient norm, learning rate."""
+    step: int
+    loss: float
+    grad_norm: float
+    lr: float
+
+    @property
+    def learning_rate(self) -> float:
+        return self.lr
+
+
+class Evaluation(NamedTuple):
+    """What an evaluation has found after so many steps: mean loss, {metric: mean}."""
+    steps: int
+    loss: float
+    metrics: Dict[str, float]
 
 
 class _Interrupts:
@@ -26,7 +53,7 @@ class _Interrupts:
 
     A handler that raises within the block could do so between any two instructions, and leave the run behind."""
 
-    def __init__(self, stop):
+    def __init__(self, stop: Callable[[], None]) -> None:
         self.stop, self.raised, self.before = stop, None, None
 
     def __enter__(self):
@@ -54,6 +81,7 @@ class _Plan:
 
     def __init__(self, model, graph_options, lower_options):
         self._lowered = self._runtime = None
+        self.spoiled = False  # a function that gives data has raised within a step
         self.going, self.caller = threading.Lock(), threading.local()
         self.graph = Graph(**graph_options)
         self.graph.fail = c.weakly(self.fail)
@@ -63,6 +91,11 @@ class _Plan:
         c.check(lib.sl_lower(self.graph.pointer, lower_options, out))
         self._lowered, self.graph.owned = out[0], True
         self.plan = lib.sl_lowered_plan(self.lowered)
+
+    @property
+    def bytes(self):
+        """Memory of its own that the largest device has."""
+        return max(self.plan.devices[d].room[lib.SL_SPACE_DEVICE].arena_bytes for d in range(self.plan.ndevices))
 
     lowered = property(lambda self: _open(self._lowered))
     runtime = property(lambda self: _open(self._runtime))
@@ -81,11 +114,18 @@ class _Plan:
         return [{"name": c.text(t.name), "value": c.text(t.value)} for t in out[0][0:count]]
 
     def fail(self):
+        """Ends the run; of the step in progress the data is not whole."""
+        self.spoiled = True
         lib.sl_runtime_fail(self.runtime, c.constant(ffi.typeof("sl_status"), "SL_E_INPUT"),
                             b"a function of the program has failed")
 
-    def run(self, call):
-        """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile.
+    def halt(self, error):
+        """Ends the run after the step in progress, whose values stay good, and raises the error there."""
+        self.graph.failure = self.graph.failure or error
+        lib.sl_runtime_stop(self.runtime)
+
+    def run(self, call, tick=None):
+        """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile; tick() a few times a second.
 
         That thread releases `going`: whatever a signal's handler raises here, the runtime is in use until then."""
         runtime = self.runtime
@@ -111,7 +151,8 @@ class _Plan:
                 raise
             try:
                 while not ended.wait(0.2):  # a signal may come to another thread, and wakes this one then by no more
-                    pass
+                    if tick:
+                        tick()
             except BaseException:
                 lib.sl_runtime_stop(runtime)
                 ended.wait()
@@ -152,17 +193,17 @@ def _open(pointer):
     return pointer
 
 
-class Parameters(MutableMapping):
+class Parameters(MutableMapping[str, "NDArray[numpy.float32]"]):
     """The parameters by name, as NumPy arrays: copies, which assigning writes back."""
 
-    def __init__(self, plan):
+    def __init__(self, plan: _Plan) -> None:
         self.plan = plan
         infos = ffi.new("const sl_param_info **")
         count = lib.sl_lowered_params(plan.lowered, infos)
         self.infos = {c.text(infos[0][i].name): (i, c.shape_of(infos[0][i].type)) for i in range(count)}
 
-    def __getitem__(self, name):
-        index, shape = self.infos[name]
+    def __getitem__(self, name: str) -> "NDArray[numpy.float32]":
+        index, shape = self._find(name)
         out = numpy.zeros(shape, numpy.float32)
         whole = ffi.new("bool *")
         c.check(lib.sl_param_get(self.plan.lowered, self.plan.runtime, index,
@@ -171,8 +212,8 @@ class Parameters(MutableMapping):
             raise KeyError("%s lies in another process, or parts of it" % name)
         return out
 
-    def __setitem__(self, name, values):
-        index, shape = self.infos[name]
+    def __setitem__(self, name: str, values: Any) -> None:
+        index, shape = self._find(name)
         values = numpy.asarray(values)
         if values.dtype.kind not in "fbiu":
             raise TypeError("%s: numbers are needed, not %s" % (name, values.dtype))
@@ -183,17 +224,32 @@ class Parameters(MutableMapping):
                                  ffi.cast("float *", values.ctypes.data)))
         c.check(lib.sl_params_copy_versions(self.plan.lowered, self.plan.runtime))
 
-    def __delitem__(self, name):
+    def __delitem__(self, name: str) -> None:
         raise TypeError("parameters stay")
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.infos)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.infos)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.infos
 
-def quotas_of(quotas):
+    def _find(self, name: str) -> Any:
+        if name not in self.infos:
+            raise KeyError("no parameter %s%s" % (name, errors.near(name, self.infos)))
+        return self.infos[name]
+
+    def shape(self, name: str) -> "tuple[int, ...]":
+        return self._find(name)[1]
+
+    def __repr__(self) -> str:
+        some = ["%s %s" % (name, list(shape)) for name, (_, shape) in list(self.infos.items())[:8]]
+        return "<%d parameters: %s%s>" % (len(self), ", ".join(some), ", ..." if len(self) > 8 else "")
+
+
+def quotas_of(quotas: Optional[Mapping[str, int]]) -> List[Dict[str, Any]]:
     """{"act.b": 4, "act.b@2": 3} as the library has it."""
     out = []
     for name, slots in (quotas or {}).items():
@@ -202,10 +258,21 @@ def quotas_of(quotas):
     return out
 
 
-def _lower_names():
+def homes_of(homes: Mapping[str, Any]) -> Dict[str, Any]:
+    """{"act": "disk", "state@h.3": "host"} as the library has it; records of C stay."""
+    if "of" in homes or "update" in homes:
+        return dict(homes)
+    of = []
+    for name, space in homes.items():
+        name, _, block = name.partition("@")
+        of.append({"name": name, "block": block or None, "space": space})
+    return {"count": len(of), "of": of}
+
+
+def _lower_names() -> Dict[str, str]:
     """{keyword: field}: of options their names, of other fields of sl_lower_options their own."""
-    names, rows = {}, lib.sl_lower_fields()
-    taken = set()
+    names: Dict[str, str] = {}
+    rows, taken = lib.sl_lower_fields(), set()
     while rows.field:
         if rows.option.help:
             names[c.text(rows.option.name).replace("-", "_")] = c.text(rows.field)
@@ -222,19 +289,48 @@ def _lower_names():
 LOWER_NAMES = _lower_names()
 
 
-def lower_record(keep, quotas=None, devices="cpu", threads=1, memory=0, **options):
+def lower_record(keep: List[Any], quotas: Optional[Mapping[str, int]] = None, devices: str = "cpu", threads: int = 1,
+                 memory: float = 0, homes: Optional[Mapping[str, Any]] = None, **options: Any) -> Any:
+    """sl_lower_options of what Run takes."""
     made = quotas_of(quotas)
-    groups = {"devices": {"kind": devices, "threads": threads, "budget_bytes": int(memory)}}
+    groups: Dict[str, Any] = {"devices": {"kind": devices, "threads": threads, "budget_bytes": int(memory)}}
+    if homes:
+        groups["memory"] = {"homes": homes_of(homes)}
     for name, given in dict(options, nquotas=len(made), quotas=made or None).items():
         if name not in LOWER_NAMES:
-            raise c.unknown("sl.Run", name, LOWER_NAMES)
-        group, field = LOWER_NAMES[name].split(".", 1)
-        at = groups.setdefault(group, {})
-        while "." in field:
-            inner, field = field.split(".", 1)
-            at = at.setdefault(inner, {})
+            raise errors.unknown("Run", [name], LOWER_NAMES)
+        *path, field = LOWER_NAMES[name].split(".")
+        at = groups
+        for group in path:
+            at = at.setdefault(group, {})
         at[field] = given
     return c.record("sl_lower_options", groups, keep)
+
+
+def training_of(optimizer: Optional[str] = None, lr_schedule: Optional[str] = None,
+                groups: Union[Mapping[str, Any], Iterable[str]] = (), freeze: Union[str, Iterable[str]] = (),
+                lora: Any = (), total_steps: int = 0) -> Dict[str, Any]:
+    """sl_training of what Run takes, whose texts are those of the command line."""
+    groups = [g if isinstance(groups, (list, tuple)) else _group(g, groups[g]) for g in groups] if groups else []
+    lora = [lora] if isinstance(lora, str) else [_adapter(m, lora[m]) if isinstance(lora, Mapping) else m for m in lora]
+    freeze = [freeze] if isinstance(freeze, str) else list(freeze)
+    return {"optimizer": optimizer, "schedule": lr_schedule, "steps": total_steps, "ngroups": len(groups),
+            "groups": groups or None, "nfrozen": len(freeze), "frozen": freeze or None, "nlora": len(lora),
+            "lora": lora or None}
+
+
+def _group(pattern: str, settings: Mapping[str, float]) -> str:
+    names = {"lr": "lr", "learning_rate": "lr", "weight_decay": "decay", "decay": "decay", "lr_scale": "lr-scale"}
+    wrong = [s for s in settings if s not in names]
+    if wrong:
+        raise errors.unknown("a group", wrong, names)
+    return "%s:%s" % (pattern, ",".join("%s=%r" % (names[s], float(v)) for s, v in settings.items()))
+
+
+def _adapter(pattern: str, size: Any) -> str:
+    """{"h.*.attn": 8}, or (8, 16) with alpha."""
+    rank, alpha = size if isinstance(size, (tuple, list)) else (size, None)
+    return "%s=%d%s" % (pattern, rank, "" if alpha is None else ",alpha=%g" % alpha)
 
 
 class Run:
@@ -243,40 +339,68 @@ class Run:
         run = sl.Run(model, stages=2, microbatches=4, schedule="1f1b", quotas={"act.b": 3})
         history = run.train(100)
 
-    microbatches, pieces, cut, shuffle go to the graph, and so do eval_every=N, which evaluates what the
-    model's data holds out after every N-th step (`run.evaluations`), all of it or the first eval_rows=N, and eval=FILE
-    for a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}),
-    data_parallel, tensor, shard, recompute, ... are the options of actorrun, with _ for -; devices,
-    threads and memory (bytes) say what each stage runs on. `weights` is a safetensors or GGUF file or
-    a Hugging Face folder to begin with. `checkpoints` is a directory, written every `every` steps;
-    with resume=True the run goes on from the newest, `fingerprint` has settings a resumed run must not
-    change, and resume_with="lr,data" names what it may.
+    microbatches, pieces, cut, shuffle, tokenizer go to the graph, and so do eval_every=N, which evaluates what the
+    model's data holds out after every N-th step (`run.evaluations`), all of it or the first eval_rows=N, and
+    eval=FILE for a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}), data_parallel, tensor, shard,
+    recompute, homes ({"act": "disk"}), ... are the options of actorrun, with _ for -; devices, threads and memory (bytes)
+    say what each stage runs on. optimizer="lion", lr_schedule="cosine:warmup=100", groups={"*.bias":
+    {"weight_decay": 0}}, freeze=["wte"], lora={"h.*.attn": 8} go before the model's own (docs/training.md), and
+    total_steps is where a schedule ends that does not say so.
+
+    `weights` is a safetensors or GGUF file or a Hugging Face folder to begin with. `checkpoints` is a directory,
+    written every `every` steps; with resume=True the run goes on from the newest, `fingerprint` has settings a resumed run
+    must not change, and resume_with="lr,data" names what it may.
 
     A program started several times by torchrun or srun is one job: all processes make the same
     calls, and each runs its share."""
 
-    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows")
+    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows", "tokenizer")
+    TRAINING = ("optimizer", "lr_schedule", "groups", "freeze", "lora", "total_steps")
+    OWN = ("stages", "seed", "weights", "checkpoints", "every", "kept", "resume", "resume_with", "fingerprint",
+           "trace_records", "devices", "threads", "memory", "quotas", "homes")
+    ALSO = {"learning_rate_schedule": "lr_schedule", "lr_scheduler": "lr_schedule", "frozen": "freeze",
+            "save_every": "every", "gradient_accumulation": "microbatches"}
 
-    def __init__(self, model, *, stages=1, microbatches=1, seed=1, weights=None, checkpoints=None,
-                 every=100, kept=2, resume=False, resume_with=None, fingerprint=None, trace_records=0,
-                 **options):
-        self.model, self.history, self.keep = model, [], []
-        self.evaluations, self.found = [], {}
-        self.seed, self.on_step, self.closed = seed, None, False
+    def __init__(self, model: Callable[[Graph], Any], *, stages: int = 1, microbatches: int = 1, seed: int = 1,
+                 weights: Optional[Path] = None, checkpoints: Optional[Path] = None, every: int = 100, kept: int = 2,
+                 resume: bool = False, resume_with: Optional[str] = None, fingerprint: Optional[Mapping[str, Any]] = None,
+                 trace_records: int = 0, **options: "Unpack[RunOptions]") -> None:
+        self.closed = True  # until there is something to close
+        given: Dict[str, Any] = dict(options)
+        for also in [name for name in self.ALSO if name in given]:
+            given[self.ALSO[also]] = given.pop(also)
+        microbatches = given.pop("microbatches", microbatches)
+        fingerprint = given.pop("terms", fingerprint)  # the old name works for one version
+        self._check_names(given)
+        self.model, self.keep = model, []  # type: Callable[[Graph], Any], List[Any]
+        self.history: List[Step] = []
+        self.evaluations: List[Evaluation] = []
+        self.found: Dict[str, float] = {}
+        self.on_step: Optional[Callable[[Step], Any]] = None
+        self.seed, self.closed, self.halted = seed, False, False
         self.job = self.checkpoints = ffi.NULL
-        self.plan = None
-        fingerprint = options.pop("terms", fingerprint)  # the old name works for one version
-        graph = {k: options.pop(k) for k in self.GRAPH[1:] if k in options}
-        self.graph_options = dict(graph, microbatches=microbatches, stages=stages)
-        self.lower_options = dict(options, stages=stages, seed=seed)
+        self.plan: Any = None
+        graph = {k: given.pop(k) for k in self.GRAPH[1:] if k in given}
+        training = training_of(**{k: given.pop(k) for k in self.TRAINING if k in given})
+        self.training = c.record("sl_training", training, self.keep)
+        self.graph_options = dict(graph, microbatches=microbatches, stages=stages, training=self.training)
+        self.lower_options = dict(given, stages=stages, seed=seed)
         try:
-            keep = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume,
-                    "resume_with": resume_with}
-            self._open(keep, dict(fingerprint or {}, seed=seed), trace_records, weights)
+            files = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume, "resume_with": resume_with}
+            self._open(files, dict(fingerprint or {}, seed=seed), trace_records, weights)
         except BaseException:
             self.close()
             raise
         self.params = Parameters(self.plan)
+
+    @classmethod
+    def _check_names(cls, given: Mapping[str, Any]) -> None:
+        """Refuses options that nothing takes, before anything is made."""
+        known = {name for name in LOWER_NAMES if not name.startswith("on_")}
+        known.update(cls.GRAPH, cls.TRAINING, cls.OWN, cls.ALSO)
+        wrong = [name for name in given if name not in known]
+        if wrong:
+            raise errors.unknown("Run", wrong, known)
 
     # ---- making it ------------------------------------------------------------------------------
 
@@ -309,9 +433,25 @@ class Run:
                                on_eval=c.weakly(self._evaluation),
                                processes=lib.sl_job_processes(self.job), **self.lower_options)
         lib.sl_checkpoints_lower(self.checkpoints, options)
-        self.plan = _Plan(self.model, self.graph_options, options)
+        try:
+            self.plan = _Plan(self.model, self.graph_options, options)
+        except errors.Budget as error:
+            if lib.sl_job_processes(self.job) == 1:
+                budget.advise(error, self._bytes_with, dict(self.graph_options, **self.lower_options))
+            raise
         c.check(lib.sl_checkpoints_describe(self.checkpoints, self.plan.graph.pointer,
                                             self.plan.lowered))
+
+    def _bytes_with(self, changes: Mapping[str, Any]) -> int:
+        """What the largest device would need with other options."""
+        graph = dict(self.graph_options, **{k: v for k, v in changes.items() if k in self.GRAPH})
+        lower = dict(self.lower_options, **{k: v for k, v in changes.items() if k not in self.GRAPH}, memory=0)
+        keep: List[Any] = []
+        plan = _Plan(self.model, graph, lower_record(keep, **lower))
+        try:
+            return plan.bytes
+        finally:
+            plan.close()
 
     def _fill(self, weights):
         lowered, rt = self.plan.lowered, self.plan.runtime
@@ -331,7 +471,7 @@ class Run:
             try:
                 self.on_step(step)
             except BaseException as error:
-                self.plan.graph.failed(error)
+                self.plan.halt(error)
             finally:
                 self.plan.caller.inside = False
 
@@ -345,39 +485,55 @@ class Run:
     # ---- using it -------------------------------------------------------------------------------
 
     @property
-    def first_step(self):
+    def first_step(self) -> int:
         """The step the run begins with: 0, or that of the checkpoint it goes on from."""
         if self.closed:
             raise ValueError("the run is closed")
         return lib.sl_checkpoints_start(self.checkpoints)
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """Steps completed, those before a resumed run included."""
         return lib.sl_runtime_steps(self.plan.runtime)
 
-    def train(self, steps, on_step=None):
+    def train(self, steps: int, on_step: Optional[Callable[[Step], Any]] = None) -> List[Step]:
         """Trains so many steps more; their Steps, which `history` has as well. on_step(step) is
-        called after each, on another thread."""
+        called after each, on another thread.
+
+        Ctrl-C, or an exception that on_step raises, ends it after the step in progress; another train() goes on."""
         steps = operator.index(steps)
         if steps < 0:
             raise ValueError("train(%d): steps cannot be fewer than none" % steps)
         if not self.plan.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
         self.plan.going.release()
+        self._go_on()
         before, self.on_step = len(self.history), on_step
         try:
             self.plan.run(lambda: lib.sl_job_run(self.job, steps))
+        except BaseException:
+            self.halted = True
+            raise
         finally:
             self.on_step = None
         return self.history[before:]
 
-    def infer(self, **arrays):
+    def _go_on(self) -> None:
+        """After a run that was ended early, or refuses to go on from values that are not those of whole steps."""
+        self.plan.runtime  # unless the run is closed
+        if self.plan.spoiled:
+            raise RuntimeError("the data of step %d could not be read, and its values are not good: make a run that "
+                               "goes on from a checkpoint" % (self.steps - 1))
+        if self.halted:
+            c.check(lib.sl_job_resume(self.job))
+        self.halted = False
+
+    def infer(self, **arrays: Any) -> Dict[str, "NDArray[Any]"]:
         """The model's outputs for these rows, which take the place of the data of the same name:
         {output: array}. A model that reads tokens takes `tokens`, a row of context each."""
         return self._infer(arrays, loss=False)
 
-    def evaluate(self, **arrays):
+    def evaluate(self, **arrays: Any) -> Dict[str, Any]:
         """{"loss": its mean over these rows}, the model's metrics alike, and its outputs as arrays."""
         found, metrics = self._infer(arrays, loss=True, names=True)
         return {name: float(a.mean()) if name in metrics else a for name, a in found.items()}
@@ -415,20 +571,22 @@ class Run:
             return len(arrays["tokens"])
         raise TypeError("the model has no data called %s" % " or ".join(arrays))
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Writes the parameters to a safetensors file."""
         c.check(lib.sl_weights_save(c.chars(path, self.keep), self.plan.lowered, self.plan.runtime,
                                     self.job))
 
-    def load(self, path):
+    def load(self, path: Path) -> None:
         """Reads parameters from a safetensors file, by name."""
         lowered, rt = self.plan.lowered, self.plan.runtime
         c.check(lib.sl_weights_load(c.chars(path, self.keep), lowered, rt))
         c.check(lib.sl_params_copy_versions(lowered, rt))
 
-    def checkpoint(self):
+    def checkpoint(self) -> None:
         """Writes a checkpoint of where the run is now."""
         self.plan.lowered  # unless the run is closed
+        if self.plan.spoiled:
+            raise RuntimeError("the data of step %d could not be read: this is no state to go on from" % (self.steps - 1))
         if not self.checkpoints:
             raise ValueError("the run keeps no checkpoints: Run(..., checkpoints=directory)")
         c.check(lib.sl_checkpoints_finish(self.checkpoints, self.plan.lowered, self.plan.runtime,
@@ -436,14 +594,14 @@ class Run:
 
     # ---- looking at it --------------------------------------------------------------------------
 
-    def statistics(self):
+    def statistics(self) -> Dict[str, Any]:
         """{"step_seconds", "bubble_fraction", "devices": [{"busy_seconds", ...}]} of the last
         train()."""
         return statistics_of(lib.sl_runtime_statistics(self.plan.runtime), self.plan.plan)
 
     figures = statistics  # the old name works for one version
 
-    def trace(self, path=None):
+    def trace(self, path: Optional[Path] = None) -> Trace:
         """Writes what the last train() did, firing by firing; the Trace. Without a path it lies in a
         temporary folder, as long as the Trace is there."""
         if path is None:
@@ -456,20 +614,20 @@ class Run:
         c.check(lib.sl_trace_write(c.chars(path, self.keep), self.plan.plan, runtime, clock))
         return Trace(path)
 
-    def quotas(self):
+    def quotas(self) -> Dict[str, int]:
         """The quotas in force: {"act.b@1": 2}."""
         return quotas_in_force(self.plan.lowered)
 
-    def set_quota(self, name, slots):
+    def set_quota(self, name: str, slots: int) -> None:
         """Changes a quota, "act.b" or "act.b@1", also while another thread trains."""
         quota = c.record("sl_quota", quotas_of({name: slots})[0], self.keep)
         c.check(lib.sl_lowered_set_quota(self.plan.lowered, self.plan.runtime, quota))
 
     @property
-    def schedule(self):
+    def schedule(self) -> str:
         return c.text(lib.sl_lowered_schedule(self.plan.lowered))
 
-    def describe(self):
+    def describe(self) -> str:
         """The plan as text: actors, registers, queues; then the table of memory."""
         self.plan.lowered  # which has it, unless the run is closed
         return (c.written(lambda f: lib.sl_plan_print(self.plan.plan, f))
@@ -477,7 +635,7 @@ class Run:
 
     # ---- its end --------------------------------------------------------------------------------
 
-    def close(self):
+    def close(self) -> None:
         """Ends the run and gives back its memory; with several processes all come here."""
         if self.closed:
             return
@@ -494,30 +652,37 @@ class Run:
         if self.plan:
             self.plan.close()
 
-    def __enter__(self):
+    def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if not getattr(self, "closed", True):
             self.close()
 
+    def __repr__(self) -> str:
+        name = getattr(self.model, "__name__", type(self.model).__name__)
+        if self.closed:
+            return "<Run of %s, closed>" % name
+        last = ", loss %.4g" % self.history[-1].loss if self.history else ""
+        return "<Run of %s: step %d%s; %d stages, %d microbatches, %s>" % (
+            name, self.steps, last, lib.sl_lowered_stages(self.plan.lowered), self.plan.graph.microbatches, self.schedule)
 
-def statistics_of(stats, plan):
+
+def statistics_of(stats: Any, plan: Any) -> Dict[str, Any]:
     devices = []
     if stats.devices:
         for i in range(plan.ndevices):
             devices.append({f: getattr(stats.devices[i], f)
                             for f, _ in ffi.typeof("sl_device_statistics").fields})
         c._libc.free(stats.devices)
-    return {"step_seconds": stats.step_seconds, "bubble_fraction": stats.bubble_fraction,
-            "devices": devices}
+    return {"step_seconds": stats.step_seconds, "bubble_fraction": stats.bubble_fraction, "devices": devices}
 
 
-def quotas_in_force(lowered):
-    found = {}
+def quotas_in_force(lowered: Any) -> Dict[str, int]:
+    found: Dict[str, int] = {}
 
     def take(_, name, stage, slots):
         found[c.text(name) + ("@%d" % stage if stage >= 0 else "")] = slots

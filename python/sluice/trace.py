@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces: all firings of a run, read back."""
+from __future__ import annotations
+
 import os
 import subprocess
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy
 
@@ -18,32 +21,47 @@ class Trace:
     actor, class (F, B, W, ...), queue, stage, step, microbatch, piece, and what its queue waited
     for before (wait, register)."""
 
-    def __init__(self, path):
+    def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
         self.path = os.fspath(path)
+        self.folder: Any = None  # of a trace that lies in one of its own
         keep, out = [], ffi.new("sl_trace **")
         c.check(lib.sl_trace_read(c.chars(self.path, keep), out))
         try:
             self.steps, self.dropped = out[0].steps, out[0].dropped
-            self.records = _records(out[0])
+            self.records: numpy.ndarray[Any, Any] = _records(out[0])
         finally:
             lib.sl_trace_destroy(out[0])
 
-    def _tool(self, *words):
+    def _tool(self, *words: str) -> str:
         run = subprocess.run([c.tool("actortrace"), *words], capture_output=True, text=True)
         if run.returncode:
             raise c.Error(run.stderr.strip())
         return run.stdout
 
-    def show(self):
+    def show(self) -> str:
         """A picture in text, where the time went, and which slot would help."""
         return self._tool("show", self.path)
 
-    def page(self, path):
+    def page(self, path: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike[str]"]:
         """Writes a page for a browser; its path."""
         self._tool("page", self.path, "-o", os.fspath(path))
         return path
 
-    def __repr__(self):
+    def frame(self) -> Any:
+        """The records as a pandas DataFrame, with the duration of each firing in `seconds`."""
+        import pandas
+        frame = pandas.DataFrame(self.records)
+        frame.insert(2, "seconds", frame["end"] - frame["start"])
+        return frame
+
+    def __getstate__(self) -> "dict[str, Any]":
+        """What pickle keeps: the records, and not the folder that the file lies in."""
+        return {name: value for name, value in self.__dict__.items() if name != "folder"}
+
+    def __setstate__(self, state: "dict[str, Any]") -> None:
+        self.__dict__.update(state, folder=None)
+
+    def __repr__(self) -> str:
         return "<Trace of %d firings in %s>" % (len(self.records), self.path)
 
 

@@ -3,32 +3,41 @@
 
 Plans are lowered for devices that only take time, with durations of ops measured in a short run,
 and the virtual clock says how long a step takes: what actortune does, with the same functions."""
-import collections
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
 from ._library import ffi, lib
-from .run import Run, _Plan, lower_record, quotas_in_force, statistics_of
+from .run import Run, _Plan, statistics_of, lower_record, quotas_in_force
 
-Point = collections.namedtuple("Point",
-                               "schedule microbatches changes quotas seconds bubble memory")
-Point.__doc__ = """A plan: what to give to Run to have it (options()), the quotas that were changed
-and all that are in force, the predicted seconds and bubble of a step, and the bytes of its largest
-device."""
-Point.options = lambda self: {"schedule": self.schedule, "microbatches": self.microbatches,
-                              "quotas": self.changes}
+
+class Point(NamedTuple):
+    """A plan: what to give to Run to have it (options()), the quotas that were changed and all that are in force, the
+    predicted seconds and bubble of a step, and the bytes of its largest device."""
+    schedule: str
+    microbatches: int
+    changes: Dict[str, int]
+    quotas: Dict[str, int]
+    seconds: float
+    bubble: float
+    memory: int
+
+    def options(self) -> Dict[str, Any]:
+        return {"schedule": self.schedule, "microbatches": self.microbatches, "quotas": self.changes}
 
 
 class Tuning:
     """What a search has found. `points` are all plans it tried, `frontier` those that none beats
     in both memory and time, by memory."""
 
-    def __init__(self, points):
-        self.points, self.frontier = points, []
+    def __init__(self, points: List[Point]) -> None:
+        self.points, self.frontier = points, []  # type: List[Point], List[Point]
         for p in sorted(points, key=lambda p: (p.memory, p.seconds)):
             if not self.frontier or p.seconds < self.frontier[-1].seconds:
                 self.frontier.append(p)
 
-    def best(self, memory=None):
+    def best(self, memory: Optional[float] = None) -> Point:
         """The fastest that fits in so many bytes a device."""
         fit = [p for p in self.frontier if memory is None or p.memory <= memory]
         if not fit:
@@ -37,7 +46,10 @@ class Tuning:
                 memory, least.schedule, least.memory))
         return fit[-1]
 
-    def __str__(self):
+    def __repr__(self) -> str:
+        return "<Tuning: %d of %d plans on the frontier>" % (len(self.frontier), len(self.points))
+
+    def __str__(self) -> str:
         lines = ["%-12s %5s %12s %9s %7s  %s" % ("schedule", "micro", "bytes", "ms/step",
                                                  "bubble", "quotas")]
         for p in self.frontier:
@@ -47,7 +59,7 @@ class Tuning:
         return "\n".join(lines)
 
 
-def measure(model, steps=5, **options):
+def measure(model: Callable[..., Any], steps: int = 5, **options: Any) -> Dict[str, float]:
     """Seconds of one call of each op, by its name in the graph."""
     seconds = {}
     with Run(model, **options) as run:
@@ -62,7 +74,8 @@ def measure(model, steps=5, **options):
     return seconds
 
 
-def predict(model, seconds, *, stages=1, microbatches=1, quotas=None, **options):
+def predict(model: Callable[..., Any], seconds: Mapping[str, float], *, stages: int = 1, microbatches: int = 1,
+            quotas: Optional[Mapping[str, int]] = None, **options: Any) -> Point:
     """The Point of one plan, with seconds of ops as measure() gives them."""
     keep = []
 
@@ -75,8 +88,7 @@ def predict(model, seconds, *, stages=1, microbatches=1, quotas=None, **options)
         stats = ffi.new("sl_statistics *")
         c.check(lib.sl_plan_predict(plan.plan, ffi.NULL, stats))
         found = statistics_of(stats[0], plan.plan)
-        memory = max(plan.plan.devices[d].room[lib.SL_SPACE_DEVICE].arena_bytes
-                     for d in range(plan.plan.ndevices))
+        memory = plan.bytes
         return Point(c.text(lib.sl_lowered_schedule(plan.lowered)), microbatches,
                      dict(quotas or {}), quotas_in_force(plan.lowered), found["step_seconds"],
                      found["bubble_fraction"], memory)
@@ -84,8 +96,9 @@ def predict(model, seconds, *, stages=1, microbatches=1, quotas=None, **options)
         plan.close()
 
 
-def tune(model, *, stages, microbatches=(4,), schedules=("1f1b", "gpipe", "zb-h1"), effort=100,
-         steps=5, **options):
+def tune(model: Callable[..., Any], *, stages: int, microbatches: Union[int, Iterable[int]] = (4,),
+         schedules: Iterable[str] = ("1f1b", "gpipe", "zb-h1"), effort: int = 100, steps: int = 5,
+         **options: Any) -> Tuning:
     """Looks for the quotas worth having: begins with each schedule's own, then changes those of
     activations by a slot at a time where that pays, until `effort` plans have been tried. `steps`
     of training with each number of microbatches measure the ops; other options are those of Run.

@@ -104,6 +104,10 @@ static void a_stop_ends_all_workers_after_the_same_step(const sl_plan *plan, int
   check_firings(sl_runtime_steps(rt), "after a stop");
   CHECK(sl_runtime_run(rt, 1) == SL_E_STOPPED, "a stopped runtime goes on");
   check_firings(sl_runtime_steps(rt), "after a run of a stopped runtime");
+  int64_t steps = sl_runtime_steps(rt);
+  CHECK(!sl_runtime_resume(rt) && !sl_runtime_run(rt, 3), "%s", sl_detail());
+  CHECK(sl_runtime_steps(rt) == steps + 3, "%" PRId64 " steps, and 3 more: %" PRId64, steps, sl_runtime_steps(rt));
+  check_firings(steps + 3, "after a run of a resumed runtime");
   sl_runtime_destroy(rt);
 }
 
@@ -112,6 +116,8 @@ static void a_stop_before_the_run_fires_nothing(const sl_plan *plan) {
   sl_runtime_stop(rt);
   CHECK(sl_runtime_run(rt, 5) == SL_E_STOPPED && sl_runtime_steps(rt) == 0, "it ran");
   check_firings(0, "after a stop before the run");
+  CHECK(!sl_runtime_resume(rt) && !sl_runtime_run(rt, 5), "%s", sl_detail());
+  check_firings(5, "after a stop that was taken back");
   sl_runtime_destroy(rt);
 }
 
@@ -123,6 +129,9 @@ static void a_failure_ends_the_run_with_its_text(const sl_plan *plan, int worker
         sl_status_text(status), sl_detail());
   CHECK(sl_runtime_steps(rt) >= 3, "step 2, in which it failed, is not whole");
   check_firings(sl_runtime_steps(rt), "after a failure");
+  int64_t steps = sl_runtime_steps(rt);
+  CHECK(!sl_runtime_resume(rt) && !sl_runtime_run(rt, 2), "%s", sl_detail());
+  check_firings(steps + 2, "after a failure that was forgiven");
   sl_runtime_destroy(rt);
 }
 

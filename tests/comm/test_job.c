@@ -129,6 +129,13 @@ static void stops_at_one_step(process *p) {
     free(blobs[i].data);
   }
   free(blobs);
+  for (int again = 0; again < 2; again++) { /* goes on, and is stopped by another process */
+    CHECK(!sl_job_resume(job) && !sl_job_run(job, 7), "%s", sl_detail());
+    CHECK(sl_runtime_steps(rt) == steps + 7, "%lld steps", (long long)sl_runtime_steps(rt));
+    if (p->self == again % p->n) sl_runtime_stop(rt);
+    CHECK(sl_job_run(job, 1000000000) == SL_E_STOPPED, "%s", sl_detail());
+    steps = sl_runtime_steps(rt);
+  }
   CHECK(!sl_job_end(job, SL_OK), "%s", sl_detail());
   sl_job_close(job);
   sl_runtime_destroy(rt);

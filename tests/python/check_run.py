@@ -258,11 +258,39 @@ class State(unittest.TestCase):
             steps = run.steps
             self.assertEqual(len(run.history), steps)
             self.assertEqual(run.infer(x=X[:4])["logits"].shape, (4, 2))
-            with self.assertRaisesRegex(sl.StoppedError, "the run was stopped"):
-                run.train(2)
+            self.assertEqual([s.step for s in run.train(2)], [steps, steps + 1])  # it goes on when asked to
             run.checkpoint()
         with sl.Run(deep, **kept) as run:
-            self.assertEqual(run.train(2)[0].step, steps)
+            self.assertEqual(run.train(2)[0].step, steps + 2)
+
+    def test_a_callback_that_raises_ends_the_run_after_a_step(self):
+        def tired(step):
+            if step.step % 3 == 2:
+                raise ZeroDivisionError("of step %d" % step.step)
+        with sl.Run(deep, stages=2, microbatches=4) as run, sl.Run(deep, microbatches=4) as other:
+            whole = losses(other.train(20))
+            while len(run.history) < 12:
+                with self.assertRaisesRegex(ZeroDivisionError, "of step"):
+                    run.train(100, on_step=tired)
+                self.assertEqual(run.steps, len(run.history))
+            run.train(20 - run.steps)
+            self.assertEqual(losses(run.history), whole)  # no bit is lost
+
+    def test_data_that_raises_leaves_no_state_to_go_on_from(self):
+        def x(row, rows, step):
+            if step == 1:
+                raise ZeroDivisionError("in the data")
+            return X[:rows]
+
+        def model(g):
+            a, y = g.data(16, x=x, y=Y)
+            g.train(g.mse(g.linear(a, g.param("w", (2, 3))), y))
+        with sl.Run(model, checkpoints=os.path.join(self.at, "kept")) as run:
+            with self.assertRaisesRegex(ZeroDivisionError, "in the data"):
+                run.train(4)
+            for call in (lambda: run.train(1), run.checkpoint):
+                with self.assertRaisesRegex(RuntimeError, "the data of step [123] could not be read"):
+                    call()
 
     def test_several_processes_are_one_job(self):
         with socket.socket() as free:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would fit, where a plan does not: it is made again with other options, one and then several at a time, and
+without a budget. Memory is known before anything is allocated, so nothing needs guessing."""
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, Iterator, Mapping
+
+from . import errors
+
+SECONDS = 5
+RECOMPUTE, SHARD = ("none", "selective", "full"), ("nothing", "optimizer", "gradients", "parameters")
+
+Bytes = Callable[[Mapping[str, Any]], int]
+
+
+def advise(error: errors.Budget, bytes_with: Bytes, options: Mapping[str, Any]) -> None:
+    """Fills in what the error says, and adds it to its text."""
+    until = time.monotonic() + SECONDS
+    error.budget, error.fits, tried = int(options.get("memory") or 0) or None, [], []
+    error.needed = _try(bytes_with, {})
+    for several in (False, True):
+        if error.fits:
+            break
+        for changes in _together(options) if several else _single(options):
+            needed = _try(bytes_with, changes) if time.monotonic() < until else None
+            if needed:
+                tried.append(errors.Fit(changes, needed))
+        error.fits = sorted((f for f in tried if f.bytes <= (error.budget or 0)), key=lambda f: f.bytes)
+    error.least = min(tried, key=lambda f: f.bytes, default=None)
+    text = ", ".join(written(f) for f in error.fits)
+    if text:
+        error.args = ("%s; these would fit: %s" % (error, text),)
+    elif error.least:
+        error.args = ("%s; the least of what was tried is %s" % (error, written(error.least)),)
+
+
+def written(fit: errors.Fit) -> str:
+    return "%s (%s)" % (", ".join("%s=%r" % item for item in fit.options.items()), size(fit.bytes))
+
+
+def size(count: float) -> str:
+    """1.5 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return "%.3g %s" % (count, unit)
+
+
+def _try(bytes_with: Bytes, changes: Mapping[str, Any]) -> Any:
+    try:
+        return bytes_with(changes)
+    except (errors.Error, ValueError, TypeError):  # no plan is made of these options
+        return None
+
+
+def _more(words: "tuple[str, ...]", given: Any) -> "tuple[str, ...]":
+    """The words that save more than what is given."""
+    return words[words.index(given) + 1 if given in words else 1:]
+
+
+def _away(options: Mapping[str, Any], *names: str) -> Dict[str, str]:
+    space = "host" if options.get("devices") == "cuda" else "disk"
+    return dict(options.get("homes") or {}, **{name: space for name in names})
+
+
+def _single(options: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    m = options.get("microbatches") or 1
+    for word in _more(RECOMPUTE, options.get("recompute")):
+        yield {"recompute": word}
+    yield {"homes": _away(options, "act")}
+    yield {"homes": _away(options, "state")}
+    yield {"microbatches": 2 * m}
+    yield {"microbatches": 4 * m}
+    if (options.get("data_parallel") or 1) * (options.get("sequence") or 1) > 1:
+        for word in _more(SHARD, options.get("shard")):
+            yield {"shard": word}
+
+
+def _together(options: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    m = options.get("microbatches") or 1
+    full = {"recompute": "full"} if _more(RECOMPUTE, options.get("recompute")) else {}
+    shards = (options.get("data_parallel") or 1) * (options.get("sequence") or 1) > 1
+    shard = {"shard": "parameters"} if shards and _more(SHARD, options.get("shard")) else {}
+    both = {**full, **shard}
+    yield {**both, "homes": _away(options, "act")}
+    yield {**both, "microbatches": 2 * m}
+    yield {**both, "microbatches": 4 * m}
+    yield {**both, "homes": _away(options, "act", "state")}
+    yield {**both, "microbatches": 4 * m, "homes": _away(options, "act", "state")}
