@@ -27,7 +27,7 @@
  * of them: all hold, which fixes how many steps each has begun, and all end with the largest
  * number. Steps up to `n` then count as begun everywhere, though some may not be here: `reopened`
  * tells the workers to ask again. Once CLOSED, workers that have fired their share are done. A
- * coordinator must therefore hold a run while it is OPEN, once, and end it within its goal.
+ * coordinator must therefore hold a run while it is OPEN, and once.
  *
  * The word publishes no other data, so workers read it relaxed. */
 #ifndef SLUICE_ACTORS_GATE_H
@@ -106,10 +106,11 @@ static inline void gate_end(gate *g, int64_t steps) {
   atomic_fetch_add(&g->reopened, 1);
 }
 
-/* Number of steps with which the run ends, as far as it is decided. */
+/* Number of steps with which the run ends, as far as it is decided. Another process may be stopped in a later run:
+ * then this one ends with its goal, and the next run with the steps begun there. */
 static inline int64_t gate_final(const gate *g) {
   gate_view v = gate_look(g);
-  return v.closed ? v.begun : g->goal;
+  return v.closed && v.begun < g->goal ? v.begun : g->goal;
 }
 
 #endif
