@@ -7,6 +7,8 @@
 #include <sluice/job.h>
 #include <sluice/lower.h>
 
+#include "base/base.h"
+
 struct sli_fingerprints;
 
 /* ---- passes --------------------------------------------------------------------------- */
@@ -20,6 +22,15 @@ typedef struct sli_pass_info {
 
 /* Pass number i in the order in which they run; NULL behind the last. */
 const sli_pass_info *sli_pass_at(int i);
+
+/* ---- names ----------------------------------------------------------------------------- */
+
+/* Reads "act.b=4", "act.b@2=4", "act.b=4,3,2,1" (from stage 0 on) or "fwd@1=3,-,2" (from stage 1
+ * on, but not at 2). Errors name "quota TEXT". The quotas and their name are one allocation, for
+ * free(). */
+sl_status sli_quota_read(const char *text, int *count, sl_quota **out);
+/* Reads "act=disk" or "act@h.31=device"; errors name "home TEXT". */
+sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
 
 /* ---- the result ----------------------------------------------------------------------- */
 

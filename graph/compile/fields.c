@@ -119,6 +119,9 @@ static const sl_lower_field fields[] = {
     READ("cost", simulation.cost),
     READ("machine", simulation.hardware),
     READ("show-sbp", print.sharing),
+    READ("print-after", print.after),
+    READ("check-finite", numbers.check_finite),
+    READ("activations", schedule.activations),
     {0}};
 
 const sl_lower_field *sl_lower_fields(void) { return fields; }

@@ -48,6 +48,8 @@ void sli_compile_reports(sl_lowered *l);
 
 /* Reads the options into inputs: device kinds, links, sizes, paths, number formats (options.c). */
 sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in);
+/* Reads the options of a stage's grid of devices (grid.c). */
+sl_status sli_compile_grid(sli_inputs *in);
 /* The schedule that the options name; none where it is to be searched for. */
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out);
 bool sli_compile_searches(const sl_lower_options *o);

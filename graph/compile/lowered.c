@@ -3,6 +3,7 @@
 #include "graph/compile/compile.h"
 #include "graph/compile/inner.h"
 #include "graph/cost/cost.h"
+#include "graph/place/place.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,7 @@ double sli_lowered_call_seconds(const sl_lowered *l, const sl_program *program, 
 }
 
 char *sli_lowered_assign(const sl_lowered *l, const sl_hardware *h, uint64_t seed) {
-  return sli_lower_anneal(&l->inputs, l->sent, h, seed);
+  return sli_place_anneal(&l->inputs, l->sent, h, seed);
 }
 
 void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
@@ -78,7 +79,7 @@ void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
 }
 
 void sl_lowered_crossed(const sl_lowered *l, int devices_per_host, double to[SL_TRAFFIC_COUNT]) {
-  sli_lower_crossed(&l->inputs, l->plan, l->exchanged, devices_per_host, to);
+  sli_place_crossed(&l->inputs, l->plan, l->exchanged, devices_per_host, to);
 }
 
 int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,

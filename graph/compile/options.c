@@ -3,10 +3,14 @@
 #include "graph/compile/inner.h"
 
 #include <sluice/model.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STORE_EVERY = 1000000 };
+#include "base/number.h"
+
+enum { MOST_STORE_EVERY = 1000000, MOST_BLOCKS = 1 << 20 };
 
 bool sli_compile_searches(const sl_lower_options *o) {
   return o->schedule.name && !strcmp(o->schedule.name, "auto");
@@ -21,11 +25,50 @@ static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
   return links == SL_LINKS_DIRECT ? status : SL_OK;
 }
 
+/* "device", "host", "every:4" */
+static sl_status read_update(sli_inputs *in) {
+  const char *text = in->options->memory.homes.update;
+  in->update_every = 1;
+  if (!text || !strcmp(text, "device")) return SL_OK;
+  const char *at = text + strlen("every:");
+  bool every = !strncmp(text, "every:", strlen("every:")) &&
+               sli_number_read(&at, 1, MOST_BLOCKS, &in->update_every) && !*at;
+  if (!every && strcmp(text, "host"))
+    return sl_fail(SL_E_USAGE, "update %s: not device, host or every:K", text);
+  if (!every) in->update_every = 0;
+  if (in->kind->hosted) in->kind = in->kind->hosted;
+  if (in->kind->copy) return SL_OK;
+  return sl_fail(SL_E_USAGE, "update %s: %s devices have no host beside them that could", text,
+                 in->kind->name);
+}
+
+/* "activations=0.6" */
+static sl_status read_offload(sli_inputs *in) {
+  const char *text = in->options->memory.homes.offload, *name = "activations=";
+  in->leaving = SL_NONE;
+  if (!text) return SL_OK;
+  char *end = NULL;
+  bool named = !strncmp(text, name, strlen(name)) && text[strlen(name)];
+  double share = named ? strtod(text + strlen(name), &end) : -1;
+  if (!named || *end || !(share >= 0 && share <= 1))
+    return sl_fail(SL_E_USAGE, "offload %s: not activations=SHARE, from 0 to 1", text);
+  if (in->k == 1)
+    return sl_fail(SL_E_USAGE, "offload %s: sequences are not cut in pieces (--pieces K)", text);
+  if (!sli_home_given(in->options, SLI_ROLE_ACT_B))
+    return sl_fail(SL_E_USAGE, "offload %s: nothing says where to (memory.homes act=HOME)", text);
+  const char *again = in->options->memory.recompute;
+  if (again && strcmp(again, "none"))
+    return sl_fail(SL_E_USAGE, "offload %s: what does not leave is computed again; recompute %s is "
+                   "another way", text, again);
+  in->leaving = (int)lround(share * in->k);
+  return SL_OK;
+}
+
 static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   in->kind = sli_kind_find(o->devices.kind);
   if (!in->kind) return sl_fail(SL_E_USAGE, "unknown device kind '%s'", o->devices.kind);
-  sl_status status = sli_lower_read_update(in);
-  if (!status) status = sli_lower_read_offload(in);
+  sl_status status = read_update(in);
+  if (!status) status = read_offload(in);
   if (!status) status = check_links(o, in);
   if (status) return status;
   in->p = o->parallel.stages ? o->parallel.stages : 1;
@@ -83,7 +126,7 @@ sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   if (!row) return unknown_schedule(o->schedule.name);
   int chunks = o->schedule.chunks ? o->schedule.chunks : sl_schedule_chunks(row->name);
   if (row->chunks_fixed && chunks != row->chunks)
-    return sl_fail(SL_E_USAGE, "schedule %s is for --chunks %d, not %d", row->name, row->chunks,
+    return sl_fail(SL_E_USAGE, "schedule %s is for schedule.chunks %d, not %d", row->name, row->chunks,
                    chunks);
   *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->schedule.backward), .paths = in->paths};
   return SL_OK;
@@ -97,14 +140,14 @@ static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
   in->narrow = in->bf16 && in->kind->narrow;
   if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
-                 "with --shard parameters no device has them for a step: --shard gradients, or "
-                 "--dtype fp32");
+                 "with memory.shard parameters no device has them for a step: memory.shard gradients, or "
+                 "numbers.dtype fp32");
 }
 
 sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in) {
   sl_status status = check_options(o, in);
   if (!status) status = read_paths(in);
-  if (!status) status = sli_lower_grid(in);
+  if (!status) status = sli_compile_grid(in);
   if (!status) status = check_dtype(o, in);
   return status;
 }

@@ -220,7 +220,7 @@ static sl_status find_pass(const char *name) {
     if (!strcmp(p->name, name)) return SL_OK;
     n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", p->name);
   }
-  return sl_fail(SL_E_USAGE, "--print-after %s: no pass of that name; there are %s", name, names);
+  return sl_fail(SL_E_USAGE, "print.after %s: no pass of that name; there are %s", name, names);
 }
 
 sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {
@@ -241,5 +241,5 @@ sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {
     printed = true;
   }
   return !wanted || printed ? SL_OK
-                            : sl_fail(SL_E_USAGE, "--print-after %s: the pass does not run on this graph", wanted);
+                            : sl_fail(SL_E_USAGE, "print.after %s: the pass does not run on this graph", wanted);
 }

@@ -52,7 +52,7 @@ static void losses_cpu(const sl_call *call) {
   char text[160];
   snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s",
            (long long)tick->step + 1, tick->microbatch, loss,
-           l->options.numbers.check_finite ? "" : " (--check-finite says where it comes from)");
+           l->options.numbers.check_finite ? "" : " (numbers.check_finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
@@ -102,7 +102,7 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   if (isfinite(norm) || !l->rt) return;
   char text[160];
   snprintf(text, sizeof text, "the norm of the gradients of step %lld is %g%s", (long long)tick->step + 1, norm,
-           l->options.numbers.check_finite ? "" : " (--check-finite says where it comes from)");
+           l->options.numbers.check_finite ? "" : " (numbers.check_finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 

@@ -42,7 +42,7 @@ static sl_status find_all(sli_site *site) {
   if (status) return status;
   for (int i = 0; i < o->nnumbers; i++)
     if (o->numbers[i] >= count)
-      return sl_fail(SL_E_USAGE, "--devices %s: there is no GPU %d: there %s %d, counted from 0",
+      return sl_fail(SL_E_USAGE, "devices.kind %s: there is no GPU %d: there %s %d, counted from 0",
                      site->spec, o->numbers[i], count > 1 ? "are" : "is", count);
   name_all(site, count);
   return SL_OK;

@@ -25,38 +25,6 @@
 
 #include <string.h>
 
-#include "base/number.h"
-
-enum { MOST_BLOCKS = 1 << 20 };
-
-/* ---- text ------------------------------------------------------------------------------ */
-
-/* "disk" */
-static bool find_space(const char *text, sl_space *out) {
-  for (int s = 0; s < SL_SPACE_COUNT; s++)
-    if (!strcmp(sl_space_name((sl_space)s), text)) {
-      *out = (sl_space)s;
-      return true;
-    }
-  return false;
-}
-
-sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
-  const char *equals = strrchr(text, '=');
-  size_t length = strcspn(text, "@=");
-  if (!equals || !length || (text[length] == '@' && equals == text + length + 1))
-    return sl_fail(SL_E_USAGE, "home %s: not NAME=HOME or NAME@BLOCK=HOME", text);
-  if (!find_space(equals + 1, &out->space))
-    return sl_fail(SL_E_USAGE, "home %s: device, host and disk are homes, '%s' is not", text,
-                   equals + 1);
-  out->name = sli_arena_format(arena, "%.*s", (int)length, text);
-  out->block = text[length] == '@' ? sli_arena_format(arena, "%.*s",
-                                                      (int)(equals - text - (long)length - 1),
-                                                      text + length + 1)
-                                   : NULL;
-  return SL_OK;
-}
-
 /* ---- options ------------------------------------------------------------------------------ */
 
 static bool names_movable(const sl_home *h) {
@@ -94,7 +62,7 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);
   if (h->space != SL_SPACE_DEVICE && sli_home_names(h, SLI_ROLE_PARAM) && has_versions(in->options))
-    return sl_fail(SL_E_USAGE, "home %s=%s: parameters in two slots (--quota param=2) stay on their "
+    return sl_fail(SL_E_USAGE, "home %s=%s: parameters in two slots (memory.quotas param=2) stay on their "
                    "device", h->name, space);
   if (h->space != SL_SPACE_DEVICE && !in->kind->move[h->space])
     return sl_fail(SL_E_USAGE, "home %s=%s: of %s devices nothing can live there%s", h->name, space,
@@ -102,7 +70,7 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
                                        ? ": their memory is the host's" : "");
   if (h->space != SL_SPACE_DEVICE && names_keys(h) && !in->layers)
     return sl_fail(SL_E_USAGE, "home %s=%s: keys and values go there and back piece by piece, block "
-                   "after block (--pieces K --piece-order layers)", h->name, space);
+                   "after block (--pieces K schedule.piece_order layers)", h->name, space);
   return SL_OK;
 }
 
@@ -115,23 +83,6 @@ void sli_lower_sweeps(const sli_inputs *in) {
       if (names_keys(h) && (!h->block || sli_pattern_finds(h->block, block->name)))
         block->swept = h->space != SL_SPACE_DEVICE;
     }
-}
-
-/* "device", "host", "every:4" */
-sl_status sli_lower_read_update(sli_inputs *in) {
-  const char *text = in->options->memory.homes.update;
-  in->update_every = 1;
-  if (!text || !strcmp(text, "device")) return SL_OK;
-  const char *at = text + strlen("every:");
-  bool every = !strncmp(text, "every:", strlen("every:")) &&
-               sli_number_read(&at, 1, MOST_BLOCKS, &in->update_every) && !*at;
-  if (!every && strcmp(text, "host"))
-    return sl_fail(SL_E_USAGE, "update %s: not device, host or every:K", text);
-  if (!every) in->update_every = 0;
-  if (in->kind->hosted) in->kind = in->kind->hosted;
-  if (in->kind->copy) return SL_OK;
-  return sl_fail(SL_E_USAGE, "update %s: %s devices have no host beside them that could", text,
-                 in->kind->name);
 }
 
 sl_status sli_lower_check_homes(const sli_inputs *in) {
@@ -463,7 +414,7 @@ sl_status sli_lower_homes(sli_lowering *l) {
                    "stays, and what other devices read", l->in->options->memory.homes.of[0].name);
   char staging[32], kept[32];
   return sl_fail(SL_E_USAGE, "home %s: it saves nothing here: to keep it takes %s of a device, to "
-                 "bring it there and back %s (--quota spill=N, --quota fill=N)",
+                 "bring it there and back %s (memory.quotas spill=N, memory.quotas fill=N)",
                  l->in->options->memory.homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
                  sli_format_bytes(staging, (double)most.staging));
 }

@@ -468,16 +468,6 @@ double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick);
 /* Returns the seconds that a transfer to or from a home takes at its bandwidth; 0: no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, size_t bytes);
 
-/* Reads how attention gets the positions of other devices (sequence.c), before sequences are
- * cut. */
-sl_status sli_lower_read_sequence(sli_inputs *in);
-
-/* Completes in->grid, whose sizes are set, with the links of each axis on modelled hardware. */
-void sli_lower_axis_links(sli_inputs *in);
-/* link of an axis of the grid, on described hardware */
-sli_axis_link sli_lower_axis_link(const sli_inputs *in, int axis);
-/* link between two devices */
-sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to);
 /* Returns the extra seconds between two devices that belong to different processes of one host.
  * Nothing may be chosen by it: training must not depend on which processes drive devices. */
 double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes);

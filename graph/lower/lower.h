@@ -10,9 +10,7 @@
 
 /* ---- inputs ---------------------------------------------------------------------------- */
 
-/* Read and check the options for several devices per stage; refuse options for an axis that does
- * not exist; choose how calls are sharded and expand the graph. */
-sl_status sli_lower_grid(sli_inputs *in);
+/* Refuses distributions along an axis that has one device. */
 sl_status sli_lower_check_given(const sl_lower_options *options);
 /* chooses how attention gets positions of other devices, before sequences are cut */
 sl_status sli_lower_attention(sli_inputs *in);
@@ -38,11 +36,6 @@ typedef struct sli_sent {
   double computing;    /* seconds of the busiest device's passes */
 } sli_sent;
 void sli_sent_destroy(sli_sent *sent);
-/* Orders the devices in a way that does not depend on their numbers. */
-void sli_lower_canon(const sl_hardware *h, int devices, int *order);
-/* Searches for the assignment of devices to places that takes the least time on this hardware,
- * in the format of `assign`, for free(). NULL: none is faster than the current one. */
-char *sli_lower_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h, uint64_t seed);
 
 /* Refuses homes (placements) that the devices do not have, and homes of unknown names or blocks. */
 sl_status sli_lower_check_homes(const sli_inputs *in);
@@ -60,12 +53,13 @@ sl_status sli_lower_read_assign(sli_inputs *in); /* sets layout.assign */
 sl_status sli_lower_layout(sli_inputs *in); /* sets layout, device_at, place_of */
 /* Returns a device's number among all devices, also where one device stands for a whole stage. */
 int sli_layout_number(const sli_inputs *in, int along, int rank);
-sl_status sli_lower_read_offload(sli_inputs *in); /* sets leaving */
-/* sets update_every; switches the kind to its variant beside a host, if only that can update
- * there */
-sl_status sli_lower_read_update(sli_inputs *in);
-/* Reads "act=disk" or "act@h.31=device"; errors name "home TEXT". */
-sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
+
+/* Completes in->grid, whose sizes are set, with the links of each axis on modelled hardware. */
+void sli_lower_axis_links(sli_inputs *in);
+/* link of an axis of the grid, on described hardware */
+sli_axis_link sli_lower_axis_link(const sli_inputs *in, int axis);
+/* link between two devices */
+sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to);
 
 /* True if durations of passes are given, so that ops need no cost model. */
 bool sli_cost_is_given(const sl_cost *cost);
@@ -99,10 +93,6 @@ void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CL
 sli_sent *sli_lower_sent(const sli_lowering *l);
 /* Returns the bytes that each device receives from others of its stage in a step. [devices] */
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
-/* Sums the bytes that go from host to host over all devices: the share of `exchanged`, and of
- * all else that the plan moves. */
-void sli_lower_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exchanged)[SLI_AXES],
-                       int per_host, double to[SL_TRAFFIC_COUNT]);
 /* Fill in the results of sl_lowered_quotas() and sl_lowered_params(); return the count. */
 int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out);
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
@@ -122,11 +112,6 @@ int sli_stores_state(const sli_stores *stores, const sl_plan *plan, sl_runtime *
                      int rank, const sl_state_tensor **out);
 
 /* ---- quotas, as users name them -------------------------------------------------------------- */
-
-/* Reads "act.b=4", "act.b@2=4", "act.b=4,3,2,1" (from stage 0 on) or "fwd@1=3,-,2" (from stage 1
- * on, but not at 2). Errors name "quota TEXT". The quotas and their name are one allocation, for
- * free(). */
-sl_status sli_quota_read(const char *text, int *count, sl_quota **out);
 
 /* True if the quota applies to a register or pool of this name at this stage. "act" stands for
  * "act.b" and "act.w". */

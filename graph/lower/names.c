@@ -1,87 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas and homes as users name them: NAME, or NAME@STAGE. */
-#include <errno.h>
-#include <stdlib.h>
+/* The registers that quotas and homes name. */
 #include <string.h>
 
 #include "base/base.h"
 #include "graph/lower/lower.h"
-
-/* ---- text ---------------------------------------------------------------------------- */
-
-enum { MOST_STAGE = 1 << 20, MOST_SLOTS = 1 << 24 };
-
-static sl_status malformed(const char *text) {
-  return sl_fail(SL_E_USAGE, "quota %s: not NAME=N or NAME@STAGE=N", text);
-}
-
-/* Reads the stage between the name and the equals sign: nothing, or "@2". */
-static sl_status read_stage(const char *text, const char *at, const char *equals, int *out) {
-  *out = SL_NONE;
-  if (at == equals) return SL_OK;
-  char *end;
-  errno = 0;
-  long stage = strtol(at + 1, &end, 10);
-  if (end == at + 1 || end != equals || errno || stage < 0 || stage > MOST_STAGE)
-    return sl_fail(SL_E_USAGE, "quota %s: the stage is not a number", text);
-  *out = (int)stage;
-  return SL_OK;
-}
-
-/* Reads a number up to a comma or the end; 0 for "-" in a list. */
-static sl_status read_slots(const char *text, const char **at, bool several, int *out) {
-  char *end;
-  errno = 0;
-  long slots = strtol(*at, &end, 10);
-  bool skipped = several && **at == '-' && (!(*at)[1] || (*at)[1] == ',');
-  if (skipped) end = (char *)*at + 1, slots = 0;
-  bool trailing = *end == ',' && !end[1];
-  if (end == *at || (*end && *end != ',') || trailing || errno || slots > MOST_SLOTS)
-    return sl_fail(SL_E_USAGE, "quota %s: the number of slots is not a number", text);
-  if (slots < 1 && !skipped)
-    return sl_fail(SL_E_USAGE, "quota %s: a register needs at least one slot", text);
-  *at = end + (*end == ',');
-  *out = (int)slots;
-  return SL_OK;
-}
-
-/* Allocates one quota per list element, with the name behind them. */
-static sl_quota *make_room(const char *text, size_t length, char **name) {
-  size_t most = 1;
-  for (const char *at = text; *at; at++) most += *at == ',';
-  sl_quota *all = sli_calloc(1, most * sizeof *all + length + 1);
-  *name = memcpy(all + most, text, length);
-  return all;
-}
-
-sl_status sli_quota_read(const char *text, int *count, sl_quota **out) {
-  const char *equals = strchr(text, '=');
-  size_t length = strcspn(text, "@=");
-  int stage, n = 0;
-  if (!equals || !length) return malformed(text);
-  sl_status status = read_stage(text, text + length, equals, &stage);
-  if (status) return status;
-  bool several = strchr(equals, ',') != NULL;
-  if (several && stage == SL_NONE) stage = 0;
-  char *name;
-  sl_quota *all = make_room(text, length, &name);
-  const char *at = equals + 1;
-  do {
-    int slots = 0;
-    status = read_slots(text, &at, several, &slots);
-    if (slots) all[n++] = (sl_quota){name, stage, slots};
-    stage++;
-  } while (!status && *at);
-  if (status) {
-    free(all);
-    return status;
-  }
-  *count = n;
-  *out = all;
-  return SL_OK;
-}
-
-/* ---- matching --------------------------------------------------------------------------- */
 
 bool sli_quota_counts_activations(const char *name) {
   const sli_role_row *row = sli_role_find(name);

@@ -12,32 +12,6 @@
  * spread evenly, from the first on, so that the transfers are equally busy all the time. */
 #include "graph/lower/ir.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* "activations=0.6" */
-sl_status sli_lower_read_offload(sli_inputs *in) {
-  const char *text = in->options->memory.homes.offload, *name = "activations=";
-  in->leaving = SL_NONE;
-  if (!text) return SL_OK;
-  char *end = NULL;
-  bool named = !strncmp(text, name, strlen(name)) && text[strlen(name)];
-  double share = named ? strtod(text + strlen(name), &end) : -1;
-  if (!named || *end || !(share >= 0 && share <= 1))
-    return sl_fail(SL_E_USAGE, "offload %s: not activations=SHARE, from 0 to 1", text);
-  if (in->k == 1)
-    return sl_fail(SL_E_USAGE, "offload %s: sequences are not cut in pieces (--pieces K)", text);
-  if (!sli_home_given(in->options, SLI_ROLE_ACT_B))
-    return sl_fail(SL_E_USAGE, "offload %s: nothing says where to (--home act=HOME)", text);
-  const char *again = in->options->memory.recompute;
-  if (again && strcmp(again, "none"))
-    return sl_fail(SL_E_USAGE, "offload %s: what does not leave is computed again; recompute %s is "
-                   "another way", text, again);
-  in->leaving = (int)lround(share * in->k);
-  return SL_OK;
-}
-
 /* Returns how many of the pieces before this one are offloaded. */
 static int leaving_before(const sli_lowering *l, int piece) {
   return (piece * l->in->leaving + l->in->k - 1) / l->in->k;

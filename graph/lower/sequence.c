@@ -13,52 +13,6 @@
 #include "graph/passes/passes.h"
 #include "graph/lower/ir.h"
 
-/* ---- options ------------------------------------------------------------------------------- */
-
-static const struct finding {
-  const char *name;
-  bool heads, ring;
-} attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
-
-static const struct positions_of {
-  const char *name;
-  bool zigzag;
-} layouts[] = {{"contiguous", false}, {"zigzag", true}};
-
-static sl_status find_attention(const char *name, sli_inputs *in) {
-  for (size_t i = 0; i < SLI_COUNT(attentions); i++)
-    if (!name || !strcmp(attentions[i].name, name)) {
-      in->by_heads = attentions[i].heads;
-      in->by_ring = attentions[i].ring;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known", name);
-}
-
-static sl_status find_layout(const char *name, bool *zigzag) {
-  for (size_t i = 0; i < SLI_COUNT(layouts); i++)
-    if (!strcmp(layouts[i].name, name)) {
-      *zigzag = layouts[i].zigzag;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
-}
-
-/* Reads how attention gets the positions of other devices, and which positions each has. */
-sl_status sli_lower_read_sequence(sli_inputs *in) {
-  const sl_lower_options *o = in->options;
-  sli_grid *grid = &in->grid;
-  sl_status status = find_attention(o->parallel.sequence_attention, in);
-  grid->zigzag = in->by_ring;
-  if (!status && o->parallel.sequence_layout) status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
-  if (status) return status;
-  if (in->by_heads && in->by_ring && o->parallel.sequence_layout) in->by_heads = !grid->zigzag;
-  if (o->parallel.sequence_layout && grid->zigzag && !in->by_ring)
-    return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
-                   "(--sequence-attention ring), where else all would not have as much to do");
-  return SL_OK;
-}
-
 /* ---- cost of each way ------------------------------------------------------------------------ */
 
 /* Cost of one way, or the reason why it is impossible. */

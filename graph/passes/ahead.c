@@ -33,8 +33,8 @@ typedef struct pass {
 } pass;
 
 static sl_status ahead_refuse(const pass *p, const sli_node *n, const char *why) {
-  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "--vocab-barriers 1: op %s (%s) %s; "
-                           "--vocab-barriers 2 goes with it", n->name, n->op->name, why);
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "vocabulary.barriers 1: op %s (%s) %s; "
+                           "vocabulary.barriers 2 goes with it", n->name, n->op->name, why);
 }
 
 /* Returns the node that a rule makes with `op` for a forward node; NULL: none. */

@@ -87,7 +87,7 @@ static sl_status make_whole(pass *p, sli_node *n) {
     if (t && t->id < p->ntensors && (t->param || p->trained[t->id]))
       return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) is about whole microbatches, "
                                "but reads %s, which depends on parameters: not with --pieces or"
-                               " --data-parallel", n->name, n->op->name, t->name);
+                               " parallel.data", n->name, n->op->name, t->name);
     n->in[i] = twin_of(p, n->in[i], n->block);
   }
   n->whole = true;

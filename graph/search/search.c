@@ -243,14 +243,14 @@ static void try_all(search *s) {
   sort(s);
 }
 
-/* Lists further limits: " --activations 2 --disk of 1.0 MiB". */
+/* Lists further limits: " schedule.activations 2 memory.homes.disk of 1.0 MiB". */
 static void name_limits(const sl_lower_options *o, char *text, size_t size) {
   char disk[32];
   size_t n = 0;
   *text = 0;
-  if (o->schedule.activations > 0) n = (size_t)snprintf(text, size, " --activations %g", o->schedule.activations);
+  if (o->schedule.activations > 0) n = (size_t)snprintf(text, size, " schedule.activations %g", o->schedule.activations);
   if (o->memory.homes.disk_bytes)
-    snprintf(text + n, size - n, " --disk of %s",
+    snprintf(text + n, size - n, " memory.homes.disk of %s",
              sli_format_bytes(disk, (double)o->memory.homes.disk_bytes));
 }
 

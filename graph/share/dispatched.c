@@ -115,7 +115,7 @@ bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *n, const sl
 /* Refuses ids that count their tokens in one row; the message says how to reshape them. */
 static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
   char type[SL_TYPE_TEXT];
-  return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
+  return sli_graph_fail_at(g, n->at, SL_E_USAGE, "experts.parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
                            "experts by ids of [rows, positions, k]: sl_reshape them and the tokens so before it", size,
                            n->name, sli_type_text(type, &sli_router_ids(n)->type));
 }
@@ -129,10 +129,10 @@ sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
     int count = sli_signatures_raw(n, all);
     if (count && n->op == &sl_op_grouped_linear && !find_dispatched(all, count)) return refuse_flat(g, n, r->size);
     if (count && find_dispatched(all, count) && sli_router_experts(n) < r->size)
-      return sli_graph_fail_at(g, n->at, SL_E_USAGE, "--expert-parallel %d: %s has %lld experts, fewer than "
+      return sli_graph_fail_at(g, n->at, SL_E_USAGE, "experts.parallel %d: %s has %lld experts, fewer than "
                                "devices to share them out", r->size, n->name, (long long)sli_router_experts(n));
   }
-  return sl_fail(SL_E_USAGE, "--expert-parallel %d: the model has no experts that rows of [batch, tokens] go "
+  return sl_fail(SL_E_USAGE, "experts.parallel %d: the model has no experts that rows of [batch, tokens] go "
                  "to (sl_grouped_linear)", r->size);
 }
 
@@ -162,7 +162,7 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
   }
   grid->tokens = positions;
   if (positions || rows) return SL_OK;
-  return sli_graph_fail_at(g, last->at, SL_E_USAGE, "--expert-parallel %d: the tokens of %s cannot be shared out among "
+  return sli_graph_fail_at(g, last->at, SL_E_USAGE, "experts.parallel %d: the tokens of %s cannot be shared out among "
                            "the %d devices that share tensors: they have too few positions for that, and too few rows",
                            sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR));
 }

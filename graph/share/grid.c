@@ -5,24 +5,24 @@
 #include <string.h>
 
 const sli_axis sli_axes[SLI_AXES] = {
-    [SLI_AXIS_DATA] = {"data", "--data-parallel", true, SLI_AXIS_DATA, SLI_AXIS_DATA, SL_AT_DATA,
+    [SLI_AXIS_DATA] = {"data", "parallel.data", true, SLI_AXIS_DATA, SLI_AXIS_DATA, SL_AT_DATA,
                        SL_TRAFFIC_DATA,
                        {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                         "what comes from rows is split into rows"}},
-    [SLI_AXIS_EXPERT] = {"expert", "--expert-parallel", true, SLI_AXIS_EXPERT, SLI_AXIS_EXPERT, SL_AT_EXPERT,
+    [SLI_AXIS_EXPERT] = {"expert", "experts.parallel", true, SLI_AXIS_EXPERT, SLI_AXIS_EXPERT, SL_AT_EXPERT,
                          SL_TRAFFIC_EXPERT,
                          {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                           "what comes from rows is split into rows"}},
-    [SLI_AXIS_TENSOR] = {"tensor", "--tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR, SL_AT_TENSOR,
+    [SLI_AXIS_TENSOR] = {"tensor", "parallel.tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR, SL_AT_TENSOR,
                          SL_TRAFFIC_TENSOR},
-    [SLI_AXIS_TENSOR_EXPERT] = {"tensor", "--tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_EXPERT, SL_AT_TENSOR,
+    [SLI_AXIS_TENSOR_EXPERT] = {"tensor", "parallel.tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_EXPERT, SL_AT_TENSOR,
                                 SL_TRAFFIC_TENSOR},
-    [SLI_AXIS_SEQUENCE] = {"sequence", "--sequence", true, SLI_AXIS_SEQUENCE, SLI_AXIS_SEQUENCE, SL_AT_SEQUENCE,
+    [SLI_AXIS_SEQUENCE] = {"sequence", "parallel.sequence", true, SLI_AXIS_SEQUENCE, SLI_AXIS_SEQUENCE, SL_AT_SEQUENCE,
                            SL_TRAFFIC_SEQUENCE,
                            {"cut along sequences (sl_source.cut)", "no positions",
                             "too few positions", "positions",
                             "what comes from sequences is split into positions"}},
-    [SLI_AXIS_STAGES] = {"stage", "--stages", false, SLI_AXIS_STAGES, SLI_AXIS_STAGES, SL_AT_STAGE,
+    [SLI_AXIS_STAGES] = {"stage", "parallel.stages", false, SLI_AXIS_STAGES, SLI_AXIS_STAGES, SL_AT_STAGE,
                          SL_TRAFFIC_PIPELINE},
 };
 

@@ -264,7 +264,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
 static sl_status check_given(const sl_graph *g, const sli_choice *rows, const sl_given_sbp *given) {
   char want[SLI_SBP_TEXT], is[SLI_SBP_TEXT];
   sl_sbp lies = {SL_BROADCAST, 0};
-  const char *why = "--shard says how parameters do";
+  const char *why = "memory.shard says how parameters do";
   bool known = false;
   for (int p = 0; p < g->nparams; p++) known |= !strcmp(g->params[p]->name, given->name);
   for (int i = 0; i < g->nnodes && !known; i++) {

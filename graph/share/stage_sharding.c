@@ -72,7 +72,7 @@ static bool find_way(const pass *p, const sli_node *n, int of, sl_sbp lies, sl_s
   return false;
 }
 
-static const char *loss_option = "--vocab-parallel";
+static const char *loss_option = "vocabulary.parallel";
 
 static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
   return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "%s: op %s (%s) %s", loss_option, n->name,

@@ -50,9 +50,27 @@ ERRORS = {number: getattr(_statuses, name[5:].capitalize() + "Error")
           for number, name in ffi.typeof("sl_status").elements.items() if name.startswith("SL_E_")}
 
 
+def lower_fields():
+    """{field: (keyword, whether a value of Python is one of the field)} of the options of lowering."""
+    fields, rows = {}, lib.sl_lower_fields()
+    while rows.field:
+        fields[text(rows.field)] = (text(rows.option.name).replace("-", "_"), bool(rows.option.help))
+        rows += 1
+    return fields
+
+
+LOWER = lower_fields()
+_FIELD = re.compile(r"(?<![\w./])(%s)(?!\w|\.\w)" % "|".join(map(re.escape, sorted(LOWER, key=len, reverse=True))))
+
+
+def named(said):
+    """What the library says, with keywords in place of the fields that it names."""
+    return _FIELD.sub(lambda match: LOWER[match[1]][0], said)
+
+
 def check(status, detail=None):
     if status:
-        raise ERRORS[int(status)](detail or text(lib.sl_detail()))
+        raise ERRORS[int(status)](named(detail or text(lib.sl_detail())))
 
 
 def here(keep):

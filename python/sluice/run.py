@@ -271,13 +271,8 @@ def homes_of(homes: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _lower_names() -> Dict[str, str]:
     """{keyword: field}: of options their names, of other fields of sl_lower_options their own."""
-    names: Dict[str, str] = {}
-    rows, taken = lib.sl_lower_fields(), set()
-    while rows.field:
-        if rows.option.help:
-            names[c.text(rows.option.name).replace("-", "_")] = c.text(rows.field)
-            taken.add(c.text(rows.field))
-        rows += 1
+    names: Dict[str, str] = {keyword: field for field, (keyword, plain) in c.LOWER.items() if plain}
+    taken = set(names.values())
     for group, kind in ffi.typeof("sl_lower_options").fields:
         for field, _ in kind.type.fields:
             path = "%s.%s" % (group, field)

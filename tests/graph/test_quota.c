@@ -2,6 +2,7 @@
 /* Quotas as users write them are read as they say, or refused with their text; "act" stands for
  * what B frees and what W frees.
  * labels: unthreaded */
+#include "graph/compile/compile.h"
 #include "graph/lower/lower.h"
 
 #include <stdlib.h>

@@ -175,7 +175,7 @@ static void check_refusals(void) {
                 "no quota is called fod");
   check_refusal((sl_lower_options){.parallel.stages = 9}, SL_E_USAGE, "only 4 blocks");
   check_refusal((sl_lower_options){.parallel.stages = 2, .schedule.activations = 0.01}, SL_E_BUDGET,
-                "no schedule of 2 devices keeps to --activations 0.01");
+                "no schedule of 2 devices keeps to schedule.activations 0.01");
   check_refusal((sl_lower_options){.parallel.stages = 2, .devices.budget_bytes = 1024}, SL_E_BUDGET,
                 "no schedule of 2 devices fits in 1.0 KiB a device");
 }

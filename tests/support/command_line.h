@@ -10,11 +10,11 @@
 static inline sl_status command_line_texts(settings *s) {
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
-  s->chunks = (int)sl_arg_int(s->run, "chunks");
-  s->schedule = sl_arg_text(s->run, "schedule");
-  sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
-  if (!status && !s->chunks && strcmp(s->schedule, "auto"))
-    s->chunks = sl_schedule_chunks(s->schedule);
+  s->lower.schedule.chunks = (int)sl_arg_int(s->run, "chunks");
+  s->lower.schedule.name = sl_arg_text(s->run, "schedule");
+  sl_status status = options_check_word("schedule", s->lower.schedule.name, sl_schedule_names());
+  if (!status && !s->lower.schedule.chunks && strcmp(s->lower.schedule.name, "auto"))
+    s->lower.schedule.chunks = sl_schedule_chunks(s->lower.schedule.name);
   return status;
 }
 
@@ -25,8 +25,8 @@ static const tool command_line_tool = {.name = "test", .purpose = "",
 
 /* Returns the number of pieces of work in a step, over all stages and devices. */
 static inline double command_line_size(const settings *s) {
-  double devices = (double)s->stages * s->grid.data * s->grid.sequence * s->grid.tensor;
-  return SLI_MAX(devices, s->devices.count) * SLI_MAX(s->chunks, 1) * s->microbatches * s->pieces;
+  double devices = (double)s->lower.parallel.stages * s->lower.parallel.data * s->lower.parallel.sequence * s->lower.parallel.tensor;
+  return SLI_MAX(devices, s->lower.devices.count) * SLI_MAX(s->lower.schedule.chunks, 1) * s->microbatches * s->pieces;
 }
 
 /* Parses words as main() gets them, and makes the plan if it is no larger than `most`. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "graph/compile/compile.h"
 #include "graph/lower/lower.h"
 #include "tests/support/command_line.h"
 #include "tests/support/rng.h"

@@ -3,6 +3,7 @@
  * the option, or the file and the field, and the value.
  * labels: unthreaded */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "tests/support/command_line.h"
 #include "tests/support/test.h"
 #include "tools/common/hardware.h"
+#include "tools/common/options.h"
 
 enum { MOST_WORDS = 24 };
 
@@ -31,7 +33,27 @@ static void refused(sl_status want, const char *line, const char *says) {
   sl_status status = read_line(line);
   CHECK(status == want, "%s: %s, not %s: %s", line, sl_status_text(status), sl_status_text(want),
         status ? sl_detail() : "");
-  CHECK(strstr(sl_detail(), says), "%s: says \"%s\", not \"%s\"", line, sl_detail(), says);
+  char *said = options_named(sl_detail());
+  CHECK(strstr(said, says), "%s: says \"%s\", not \"%s\"", line, said, says);
+  free(said);
+}
+
+/* ---- names --------------------------------------------------------------------------- */
+
+static void options_take_the_place_of_fields(void) {
+  static const struct {
+    const char *said, *named;
+  } cases[] = {{"experts.parallel 3 does not divide parallel.data 4", "--expert-parallel 3 does not divide --data-parallel 4"},
+               {"(memory.homes act=HOME)", "(--home act=HOME)"},
+               {"memory.homes.offload: nothing", "--offload: nothing"},
+               {"as parallel.data. The rest", "as --data-parallel. The rest"},
+               {"in my.parallel.data and parallel.database", "in my.parallel.data and parallel.database"},
+               {"/tmp/parallel.data", "/tmp/parallel.data"}};
+  for (size_t i = 0; i < SLI_COUNT(cases); i++) {
+    char *named = options_named(cases[i].said);
+    CHECK(!strcmp(named, cases[i].named), "\"%s\", not \"%s\"", named, cases[i].named);
+    free(named);
+  }
 }
 
 /* ---- options ------------------------------------------------------------------------- */
@@ -266,6 +288,7 @@ static void numbers_of_profiles_have_their_range(void) {
 
 int main(void) {
   snprintf(path, sizeof path, "/tmp/sluice-test-settings-%ld", (long)getpid());
+  RUN(options_take_the_place_of_fields);
   RUN(numbers_of_options_have_their_range);
   RUN(sizes_have_their_range);
   RUN(what_cannot_be_counted_is_refused);

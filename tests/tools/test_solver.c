@@ -173,9 +173,9 @@ static void choose(const kind *k, uint64_t seed) {
   size_t budget[SL_SPACE_COUNT] = {[SL_SPACE_DEVICE] = draw(&d, k, SL_SPACE_DEVICE)};
   if (rng_below(&d, 2)) budget[SL_SPACE_HOST] = draw(&d, k, SL_SPACE_HOST) + 1;
   if (rng_below(&d, 2)) budget[SL_SPACE_DISK] = draw(&d, k, SL_SPACE_DISK) + 1;
-  s.devices.budget_bytes = budget[SL_SPACE_DEVICE];
-  s.kept.homes.host_bytes = budget[SL_SPACE_HOST];
-  s.kept.homes.disk_bytes = budget[SL_SPACE_DISK];
+  s.lower.devices.budget_bytes = budget[SL_SPACE_DEVICE];
+  s.lower.memory.homes.host_bytes = budget[SL_SPACE_HOST];
+  s.lower.memory.homes.disk_bytes = budget[SL_SPACE_DISK];
   solved x = {0};
   double best = best_of(k, budget);
   sl_status status = solve_homes(&s, NULL, &x);

@@ -81,8 +81,16 @@ def is_printed(message, formats):
     return False
 
 
+def options(root):
+    """{field of lowering: its option}, which tools put in place of the fields that messages name."""
+    with open(root + "/graph/compile/fields.c", encoding="utf-8") as file:
+        return {field: "--" + name for name, field in re.findall(r'^ *[A-Z]+\("([a-z-]+)", ([\w.]+)[,)]', file.read(), re.M)}
+
+
 def main(root):
-    formats = [Text(text) for text in {*texts(root)}]
+    named = options(root)
+    fields = re.compile(r"(?<![\w./])(%s)(?!\w|\.\w)" % "|".join(map(re.escape, sorted(named, key=len, reverse=True))))
+    formats = [Text(fields.sub(lambda match: named[match[1]], text)) for text in {*texts(root)}]
     explained = list(messages(root))
     missing = [message for message in explained if not is_printed(message, formats)]
     for message in missing:

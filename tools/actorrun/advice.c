@@ -50,13 +50,13 @@ static int advice_place_of(const char *word, const char *const *words) {
  * strength. */
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
-  const char *given = strcmp(option, "shard") ? s->kept.recompute : s->kept.shard;
+  const char *given = strcmp(option, "shard") ? s->lower.memory.recompute : s->lower.memory.shard;
   return word && advice_place_of(word, words) > advice_place_of(given, words);
 }
 
 /* Returns the nearest offload target of such devices for activations; their own memory: none. */
 static sl_space home_of(const settings *s) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   return kind->move[SL_SPACE_HOST]   ? SL_SPACE_HOST
          : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK
                                      : SL_SPACE_DEVICE;
@@ -65,8 +65,8 @@ static sl_space home_of(const settings *s) {
 /* Says whether all data of this name is offloaded already. */
 static bool lives_away(const settings *s, const char *name) {
   bool away = false;
-  for (int i = 0; i < s->kept.homes.count; i++) {
-    const sl_home *h = &s->kept.homes.of[i];
+  for (int i = 0; i < s->lower.memory.homes.count; i++) {
+    const sl_home *h = &s->lower.memory.homes.of[i];
     if (!strcmp(h->name, name) && !h->block) away = h->space != SL_SPACE_DEVICE;
   }
   return away;
@@ -75,7 +75,7 @@ static bool lives_away(const settings *s, const char *name) {
 /* Removes the parts of a remedy that the user's options include already. False: nothing is left. */
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
-  if (s->grid.data * s->grid.sequence == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
+  if (s->lower.parallel.data * s->lower.parallel.sequence == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "act")) r->away = false;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "state")) r->state = false;
   return r->recompute || r->shard || r->times > 1 || r->away || r->state;
@@ -83,18 +83,18 @@ static bool adapt(const settings *s, remedy *r) {
 
 /* Says whether --schedule auto searches. Its candidates take least memory with one slot of
  * activations everywhere. */
-static bool searches(const settings *s) { return !strcmp(s->schedule, "auto"); }
+static bool searches(const settings *s) { return !strcmp(s->lower.schedule.name, "auto"); }
 
 static void pick_least(settings *t, sl_quota *quotas) {
-  t->schedule = "1f1b";
-  if (!t->chunks) t->chunks = sl_schedule_chunks(t->schedule);
-  memcpy(quotas, t->quotas, (size_t)t->nquotas * sizeof *quotas);
-  quotas[t->nquotas++] = (sl_quota){"act", SL_NONE, t->pieces};
-  t->quotas = quotas;
+  t->lower.schedule.name = "1f1b";
+  if (!t->lower.schedule.chunks) t->lower.schedule.chunks = sl_schedule_chunks(t->lower.schedule.name);
+  memcpy(quotas, t->lower.memory.quotas, (size_t)t->lower.memory.nquotas * sizeof *quotas);
+  quotas[t->lower.memory.nquotas++] = (sl_quota){"act", SL_NONE, t->pieces};
+  t->lower.memory.quotas = quotas;
 }
 
 static void send_away(settings *t, const remedy *r, sl_home *homes) {
-  sl_home_options *o = &t->kept.homes;
+  sl_home_options *o = &t->lower.memory.homes;
   if (o->count) memcpy(homes, o->of, (size_t)o->count * sizeof *homes);
   if (r->away) homes[o->count++] = (sl_home){.name = "act", .space = home_of(t)};
   if (r->state) homes[o->count++] = (sl_home){.name = "state", .space = home_of(t)};
@@ -104,7 +104,7 @@ static void send_away(settings *t, const remedy *r, sl_home *homes) {
 /* Says whether all durations of a plan with this remedy are known. */
 static bool knows_times(const settings *s, const remedy *r) {
   const sl_hardware *h = &s->modelled.hardware;
-  bool moves = r->away || r->state || s->kept.homes.count;
+  bool moves = r->away || r->state || s->lower.memory.homes.count;
   bool rates = home_of(s) == SL_SPACE_HOST
                    ? h->copy_bytes_per_second > 0
                    : h->disk_read_bytes_per_second > 0 && h->disk_write_bytes_per_second > 0;
@@ -128,8 +128,8 @@ static size_t fullest_bytes(const sl_plan *plan, sl_space space) {
 static need need_with(const settings *s, const sl_lower_options *run, const remedy *r) {
   settings t = *s;
   sl_lower_options other = *run;
-  sl_quota quotas[s->nquotas + 1];
-  sl_home homes[s->kept.homes.count + 2];
+  sl_quota quotas[s->lower.memory.nquotas + 1];
+  sl_home homes[s->lower.memory.homes.count + 2];
   planned p;
   if (searches(s)) pick_least(&t, quotas);
   send_away(&t, r, homes);
@@ -138,7 +138,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   other.print.sharing = NULL, other.print.after = NULL; /* no output */
   other.schedule.chosen = NULL, other.schedule.skip_in_turn = true; /* no search within this one */
   t.microbatches *= r->times;
-  t.devices.budget_bytes = 0;
+  t.lower.devices.budget_bytes = 0;
   if (plan_make(&t, &other, &p)) return (need){0};
   need n = {.seconds = knows_times(s, r) ? step_seconds(p.plan) : 0};
   for (int space = 0; space < SL_SPACE_COUNT; space++)
@@ -194,7 +194,7 @@ typedef struct trial {
 static void try_one(trial *t, remedy r) {
   if (!adapt(t->s, &r) || sli_now_ns() > t->until_ns) return;
   need n = need_with(t->s, t->run, &r);
-  size_t bytes = n.bytes[SL_SPACE_DEVICE], budget = t->s->devices.budget_bytes;
+  size_t bytes = n.bytes[SL_SPACE_DEVICE], budget = t->s->lower.devices.budget_bytes;
   if (!bytes) return;
   char *text = advice_describe(t->s, &r, &n);
   if (!budget || bytes <= budget) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
@@ -241,10 +241,10 @@ static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int
 
 sl_status advice_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
                          int nlocal) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   int devices;
   size_t need = host_bytes(s, plan, SLI_MAX(nlocal, 1), &devices), have = sli_memory_bytes();
-  if (!kind->cores || s->clock == SL_CLOCK_VIRTUAL || s->devices.budget_bytes || need <= have)
+  if (!kind->cores || s->clock == SL_CLOCK_VIRTUAL || s->lower.devices.budget_bytes || need <= have)
     return SL_OK;
   char needs[32], has[32];
   sli_format_bytes(needs, (double)need);
@@ -254,7 +254,7 @@ sl_status advice_check_host(const settings *s, const sl_lower_options *run, cons
                needs, has);
   sl_fail(SL_E_BUDGET, "%s (--memory SIZE, of a device, plans for another)", sl_detail());
   settings t = *s;
-  t.devices.budget_bytes = have / (size_t)devices;
+  t.lower.devices.budget_bytes = have / (size_t)devices;
   advice_give(&t, run);
   return SL_E_BUDGET;
 }

@@ -26,8 +26,8 @@ static sl_status fix_given(planner *p, const settings *s) {
 
 /* Uses as many CPU devices as the machine was measured with, if the user does not say. */
 static void count_devices(settings *s) {
-  bool said = sl_arg_given(s->run, "devices", 0) || !sli_kind_find(s->devices.kind)->cores;
-  if (!said) s->devices.count = SLI_MAX(s->modelled.hardware.devices_per_host, 1);
+  bool said = sl_arg_given(s->run, "devices", 0) || !sli_kind_find(s->lower.devices.kind)->cores;
+  if (!said) s->lower.devices.count = SLI_MAX(s->modelled.hardware.devices_per_host, 1);
 }
 
 static bool was_measured(bool whole) {
@@ -38,7 +38,7 @@ static bool was_measured(bool whole) {
 
 static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
   sl_status status = hardware_read(word, settings_dtype(s), arena, &s->modelled.hardware, &s->modelled.spread);
-  if (!*sl_arg_text(s->run, "memory")) s->devices.budget_bytes = s->modelled.hardware.memory_bytes;
+  if (!*sl_arg_text(s->run, "memory")) s->lower.devices.budget_bytes = s->modelled.hardware.memory_bytes;
   return status;
 }
 
@@ -46,7 +46,7 @@ static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
  * describe. */
 static sl_status take_here(settings *s, const char **here) {
   static const char *const said[] = {"machine", "profile", "cost"};
-  bool known = !sli_kind_find(s->devices.kind)->cores;
+  bool known = !sli_kind_find(s->lower.devices.kind)->cores;
   for (size_t i = 0; i < SLI_COUNT(said); i++) known |= *sl_arg_text(s->run, said[i]);
   *here = !known && was_measured(false) ? "here" : NULL;
   return *here ? take_machine(s, *here, &s->arena) : SL_OK;
@@ -84,7 +84,7 @@ static void say(const attempt *a, const attempt *other, const words *w) {
          p->seconds);
   for (int d = 0; d < PLAN_DIMS; d++) say_seconds(p, (plan_dim)d, &before);
   if (other->here && !other->status) {
-    const sl_device_options *devices = &other->settings.devices;
+    const sl_device_options *devices = &other->settings.lower.devices;
     printf("%s%d device%s of %d core%s each %+.1f %%", before, devices->count, devices->count == 1 ? "" : "s", SLI_MAX(devices->threads, 1),
            devices->threads > 1 ? "s" : "", 100 * (other->planner.choices[0].seconds / best->seconds - 1));
   }
@@ -99,8 +99,8 @@ static sl_status begin_anew(const attempt *a, const attempt *other, char *name) 
   words w = {0};
   if (!sl_arg_given(s->run, "devices", 0)) {
     words_add(&w, "--devices");
-    if (s->devices.threads > 1) words_add(&w, "%s:%dx%d", s->devices.kind, a->planner.devices, s->devices.threads);
-    else words_add(&w, "%s:%d", s->devices.kind, a->planner.devices);
+    if (s->lower.devices.threads > 1) words_add(&w, "%s:%dx%d", s->lower.devices.kind, a->planner.devices, s->lower.devices.threads);
+    else words_add(&w, "%s:%d", s->lower.devices.kind, a->planner.devices);
   }
   if (a->here) words_add(&w, "--machine"), words_add(&w, "%s", a->here);
   planner_words(&a->planner, &a->planner.choices[0], apart, &w);
@@ -122,7 +122,7 @@ static void auto_choose(attempt *a) {
   p->run = job_options(&a->settings);
   if (!a->status) a->status = fix_given(p, &a->settings);
   if (!a->status) a->status = planner_search(p);
-  if (a->status) a->why = sli_strdup(sl_detail());
+  if (a->status) a->why = options_named(sl_detail());
 }
 
 /* Considers one device with all cores, if that was measured too and the user fixed neither
@@ -130,10 +130,10 @@ static void auto_choose(attempt *a) {
 static void choose_whole(attempt *whole, const attempt *each, sli_arena *arena) {
   const settings *s = &each->settings;
   whole->status = SL_E_UNSUPPORTED;
-  bool free = each->here && !sl_arg_given(s->run, "devices", 0) && s->processes <= 1 && s->devices.count > 1;
+  bool free = each->here && !sl_arg_given(s->run, "devices", 0) && s->lower.parallel.processes <= 1 && s->lower.devices.count > 1;
   if (!free || !was_measured(true)) return;
   whole->settings = *s, whole->here = "here-whole";
-  whole->settings.devices.threads = s->devices.count, whole->settings.devices.count = 1;
+  whole->settings.lower.devices.threads = s->lower.devices.count, whole->settings.lower.devices.count = 1;
   whole->status = take_machine(&whole->settings, whole->here, arena);
   if (!whole->status) auto_choose(whole);
 }

@@ -187,19 +187,19 @@ static sl_session_options options_of(const settings *s) {
 
 /* Distributes the session over the processes as the plan's stages are. */
 static void lie_on_all(sl_session_options *o, const settings *s) {
-  o->lower.parallel.stages = s->stages;
-  o->lower.parallel.data = s->grid.data;
-  o->lower.parallel.sequence = s->grid.sequence;
-  o->lower.parallel.tensor = s->grid.tensor;
-  o->lower.parallel.processes = s->processes;
-  o->lower.devices = s->devices;
+  o->lower.parallel.stages = s->lower.parallel.stages;
+  o->lower.parallel.data = s->lower.parallel.data;
+  o->lower.parallel.sequence = s->lower.parallel.sequence;
+  o->lower.parallel.tensor = s->lower.parallel.tensor;
+  o->lower.parallel.processes = s->lower.parallel.processes;
+  o->lower.devices = s->lower.devices;
 }
 
 /* Returns session options for the initial values, if the run does not train. */
 static sl_session_options options_of_first(const settings *s) {
   const char *init = settings_text(s, "init");
   sl_session_options o = options_of(s);
-  if (s->processes > 1) lie_on_all(&o, s);
+  if (s->lower.parallel.processes > 1) lie_on_all(&o, s);
   o.stored = s->training.nlora ? NULL : init;
   o.load = load_first;
   o.load_ctx = (void *)s;
@@ -222,7 +222,7 @@ static sl_session_options options_of_learned(const job *j) {
 static sl_status generate_place(const job *j, sl_session_options *o, sl_placement **out) {
   const settings *s = j->settings;
   sl_device_options *d = &o->lower.devices;
-  d->threads = s->devices.threads ? s->devices.threads * s->devices.count
+  d->threads = s->lower.devices.threads ? s->lower.devices.threads * s->lower.devices.count
                                   : sl_placement_default(j->machine.machine, 1);
   o->run.bind = sl_placement_bind;
   sl_status status = sl_placement_create(j->machine.machine, 1, d->threads, out);
@@ -273,9 +273,9 @@ bool generates_only(const settings *s) {
 sl_status generate_check(const settings *s) {
   writer w;
   if (!sl_arg_int(s->run, "generate")) return SL_OK;
-  if (s->processes > 1 && !generates_only(s) && !settings_text(s, "save"))
+  if (s->lower.parallel.processes > 1 && !generates_only(s) && !settings_text(s, "save"))
     return sl_fail(SL_E_USAGE, "--generate: what %d processes have learned the first one writes with when all have "
-                   "saved it: --save FILE", s->processes);
+                   "saved it: --save FILE", s->lower.parallel.processes);
   const sl_session_options o = generates_only(s) ? options_of_first(s) : options_of(s);
   sl_status status = open_writer(&w, s, &o);
   close_writer(&w);
@@ -287,7 +287,7 @@ sl_status generate_first(job *j) {
   sl_session_options o = options_of_first(s);
   sl_placement *placement = NULL;
   sl_status status = SL_OK;
-  if (s->processes > 1) {
+  if (s->lower.parallel.processes > 1) {
     status = fingerprint_add_files(&j->fingerprint, s);
     o.fingerprint = j->fingerprint.items;
     o.nfingerprint = (int)j->fingerprint.count;

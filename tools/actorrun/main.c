@@ -67,10 +67,10 @@ static sl_status do_job(job *j) {
 
 /* Refuses options that do not work over several processes, before any work is done. */
 static sl_status check_cluster(const settings *s) {
-  if (s->processes == 1) return SL_OK;
+  if (s->lower.parallel.processes == 1) return SL_OK;
   if (s->clock == SL_CLOCK_VIRTUAL)
     return sl_fail(SL_E_USAGE, "--clock virtual needs no more than one process, not %d",
-                   s->processes);
+                   s->lower.parallel.processes);
   return SL_OK;
 }
 
@@ -81,10 +81,10 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   j->nlocal = cluster->nlocal;
   int asked = (int)(sl_arg_int(s->run, "processes") * sl_arg_int(s->run, "nnodes"));
   s->process = cluster->process;
-  s->processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
+  s->lower.parallel.processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
   settings_occupy(s);
   sl_job_options options = {.lost_seconds = launch_lost_ms(s) * 1e-3,
-                            .over_host = s->devices.links == SL_LINKS_HOST};
+                            .over_host = s->lower.devices.links == SL_LINKS_HOST};
   j->processes = sli_job_create(cluster, &options);
   if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return check_cluster(s);

@@ -35,9 +35,9 @@ static sl_status lower_model(job *j) {
   run.print.sharing = sl_arg_flag(s->run, "show-sbp") ? stdout : NULL;
   run.print.after = settings_text(s, "print-after"), run.print.graph = stdout;
   sl_checkpoints_lower(j->checkpoints, &run);
-  sl_status status = s->kept.choose && !j->homes.said ? solve_homes(s, &run, &j->homes) : SL_OK;
+  sl_status status = s->choose_homes && !j->homes.said ? solve_homes(s, &run, &j->homes) : SL_OK;
   if (status) return status;
-  if (s->kept.choose) run.schedule.chosen = j->homes.chosen;
+  if (s->choose_homes) run.schedule.chosen = j->homes.chosen;
   status = plan_make(s, &run, &j->made);
   if (status == SL_E_BUDGET) advice_give(s, &run);
   if (status) return status;
@@ -60,7 +60,7 @@ static sl_status search_together(job *j) {
 
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
-  bool searches = (!strcmp(s->schedule, "auto") || sl_arg_float(s->run, "skip") > 0) && !sl_arg_flag(s->run, "dry-run");
+  bool searches = (!strcmp(s->lower.schedule.name, "auto") || sl_arg_float(s->run, "skip") > 0) && !sl_arg_flag(s->run, "dry-run");
   sl_status status = searches && !j->chosen ? search_together(j) : lower_model(j);
   if (status) return status;
   j->lowered = j->made.lowered;
@@ -84,16 +84,16 @@ static bool may_take(const settings *s, int given, const sli_advice *a) {
   const char *order = settings_text(s, "order");
   if (!a->slots || !strcmp(a->name, "param")) return false;
   for (int i = 0; i < given; i++)
-    if (!strncmp(a->name, s->quotas[i].name, strlen(s->quotas[i].name))) return false;
+    if (!strncmp(a->name, s->lower.memory.quotas[i].name, strlen(s->lower.memory.quotas[i].name))) return false;
   return !order || !strcmp(order, "derive");
 }
 
 static void take_advice(job *j, const sli_advice *a) {
   settings *s = j->settings;
-  sl_quota *quotas = sli_arena_alloc(&s->arena, ((size_t)s->nquotas + 1) * sizeof *quotas);
-  for (int i = 0; i < s->nquotas; i++) quotas[i] = s->quotas[i];
-  quotas[s->nquotas++] = (sl_quota){.name = sli_arena_strdup(&s->arena, a->name), .stage = a->stage, .slots = a->slots};
-  s->quotas = quotas;
+  sl_quota *quotas = sli_arena_alloc(&s->arena, ((size_t)s->lower.memory.nquotas + 1) * sizeof *quotas);
+  for (int i = 0; i < s->lower.memory.nquotas; i++) quotas[i] = s->lower.memory.quotas[i];
+  quotas[s->lower.memory.nquotas++] = (sl_quota){.name = sli_arena_strdup(&s->arena, a->name), .stage = a->stage, .slots = a->slots};
+  s->lower.memory.quotas = quotas;
   char at[16] = "";
   if (a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
   if (!s->process) sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at, a->slots);
@@ -104,7 +104,7 @@ static void take_advice(job *j, const sli_advice *a) {
 static sl_status make_and_prove(job *j) {
   enum { MOST = 16 };
   sli_advice advice = {.slots = 0}; /* no plan was made, so none was proved */
-  int given = j->settings->nquotas;
+  int given = j->settings->lower.memory.nquotas;
   sl_status status = make_plan(j);
   if (!status) status = prove_plan(j, &advice);
   for (int n = 0; status == SL_E_STUCK && n < MOST && may_take(j->settings, given, &advice); n++) {

@@ -85,18 +85,18 @@ static const tool_option options[] = {
 
 /* What makes sense only together, or not together. */
 static sl_status check_together(const settings *s) {
-  bool data = sl_device_computes(s->devices.kind);
+  bool data = sl_device_computes(s->lower.devices.kind);
   static const char *const need_data[] = {"init", "save", "checkpoint", "adapter", "save-adapter"};
   for (size_t i = 0; i < SLI_COUNT(need_data) && !data; i++)
     if (settings_text(s, need_data[i]))
-      return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i], s->devices.kind);
+      return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i], s->lower.devices.kind);
   static const char *const need_folder[] = {"every", "keep", "resume", "resume-with"};
   for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
       return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",
                      need_folder[i]);
   if (sl_arg_flag(s->run, "check-finite") && !data)
-    return sl_fail(SL_E_USAGE, "--check-finite: %s devices hold no values", s->devices.kind);
+    return sl_fail(SL_E_USAGE, "--check-finite: %s devices hold no values", s->lower.devices.kind);
   static const char *const need_eval[] = {"patience", "best", "eval-rows"};
   for (size_t i = 0; i < SLI_COUNT(need_eval); i++)
     if (sl_arg_given(s->run, need_eval[i], 0) && !settings_evaluate(s))
@@ -113,7 +113,7 @@ static sl_status check_together(const settings *s) {
   if (settings_text(s, "save-adapter") && !s->training.nlora)
     return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
   if (!data && sl_arg_int(s->run, "generate"))
-    return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->devices.kind);
+    return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->lower.devices.kind);
   return chat_check(s);
 }
 
@@ -163,17 +163,17 @@ static sl_status read_settings(settings *s) {
   s->training.steps = SLI_MAX(sl_arg_int(s->run, "steps"), 1);
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
-  s->schedule = sl_arg_text(s->run, "schedule");
+  s->lower.schedule.name = sl_arg_text(s->run, "schedule");
   if (!sl_arg_int(s->run, "steps") && !settings_text(s, "checkpoint"))
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
   s->data.shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
-  sl_status status = options_check_word("schedule", s->schedule, sl_schedule_names());
+  sl_status status = options_check_word("schedule", s->lower.schedule.name, sl_schedule_names());
   if (!status) status = settings_read_budget(s);
   if (status) return status;
-  s->chunks = (int)sl_arg_int(s->run, "chunks");
-  bool searched = !strcmp(s->schedule, "auto"); /* chunks too */
-  if (searched) s->activations = sl_arg_float(s->run, "activations");
-  if (!s->chunks && !searched) s->chunks = sl_schedule_chunks(s->schedule);
+  s->lower.schedule.chunks = (int)sl_arg_int(s->run, "chunks");
+  bool searched = !strcmp(s->lower.schedule.name, "auto"); /* chunks too */
+  if (searched) s->lower.schedule.activations = sl_arg_float(s->run, "activations");
+  if (!s->lower.schedule.chunks && !searched) s->lower.schedule.chunks = sl_schedule_chunks(s->lower.schedule.name);
   status = check_together(s);
   return status ? status : launch_check(s);
 }

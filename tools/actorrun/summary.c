@@ -15,7 +15,7 @@ static void print_quota(void *ctx, const char *name, int stage, int slots) {
 }
 
 static void warn_of_filling(const settings *s) {
-  if (s->stages < 2 || s->process || strcmp(sl_arg_text(s->run, "piece-order"), "layers")) return;
+  if (s->lower.parallel.stages < 2 || s->process || strcmp(sl_arg_text(s->run, "piece-order"), "layers")) return;
   sli_log("warning: with --piece-order layers a stage hands on its first piece when the last of its blocks "
           "comes to it: the pipeline fills %d times more slowly", s->pieces);
 }
@@ -74,7 +74,7 @@ void print_found(const job *j) {
     print_homes_found(j);
     print_paths_found(j);
   }
-  if (strcmp(s->schedule, "auto") || s->process || j->progress.quiet) return;
+  if (strcmp(s->lower.schedule.name, "auto") || s->process || j->progress.quiet) return;
   printf("schedule %s:", sl_lowered_schedule(j->lowered));
   sl_lowered_quotas(j->lowered, print_quota, NULL);
   printf("\n");
@@ -114,7 +114,7 @@ static void print_cores(const job *j) {
  * clock print_modelled() predicts them. */
 static void print_homes(const job *j, double step_seconds) {
   static const sl_traffic homes[] = {SL_TRAFFIC_HOST, SL_TRAFFIC_DISK};
-  const sl_home_options *o = &j->settings->kept.homes;
+  const sl_home_options *o = &j->settings->lower.memory.homes;
   int64_t steps = sl_runtime_steps(j->rt) - sl_checkpoints_start(j->checkpoints);
   if ((!o->count && !o->update) || j->settings->clock == SL_CLOCK_VIRTUAL || steps < 1) return;
   sl_runtime_counts counts = sl_runtime_count(j->rt);

@@ -8,7 +8,7 @@ static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); 
 
 static bool weights_move(const settings *s) {
   bool move = !strcmp(sl_arg_text(s->run, "weights"), "disk");
-  for (int i = 0; i < s->kept.homes.count; i++) move |= s->kept.homes.of[i].space != SL_SPACE_DEVICE;
+  for (int i = 0; i < s->lower.memory.homes.count; i++) move |= s->lower.memory.homes.of[i].space != SL_SPACE_DEVICE;
   return move;
 }
 
@@ -26,24 +26,24 @@ static sl_status check_quota(const settings *s, const sl_quota *q) {
 sl_status homes_check(const settings *s) {
   static const char *const places[] = {"memory", "disk", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
-  for (int i = 0; i < s->nquotas && !status; i++) status = check_quota(s, &s->quotas[i]);
-  for (int i = 0; i < s->kept.homes.count && !status; i++)
-    if (strcmp(s->kept.homes.of[i].name, "weights"))
+  for (int i = 0; i < s->lower.memory.nquotas && !status; i++) status = check_quota(s, &s->lower.memory.quotas[i]);
+  for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
+    if (strcmp(s->lower.memory.homes.of[i].name, "weights"))
       status = sl_fail(SL_E_USAGE, "--home %s: of a model that is served weights alone can live elsewhere",
-                       s->kept.homes.of[i].name);
+                       s->lower.memory.homes.of[i].name);
   return status;
 }
 
 int64_t homes_pages(const settings *s) {
   int64_t pages = 0;
-  for (int i = 0; i < s->nquotas; i++)
-    if (!is_weights(&s->quotas[i])) pages = s->quotas[i].slots;
+  for (int i = 0; i < s->lower.memory.nquotas; i++)
+    if (!is_weights(&s->lower.memory.quotas[i])) pages = s->lower.memory.quotas[i].slots;
   return pages;
 }
 
 /* Applies --weights to all, before any more specific --home. */
 static void apply_homes(settings *s, sl_home_options *to) {
-  *to = s->kept.homes;
+  *to = s->lower.memory.homes;
   if (strcmp(sl_arg_text(s->run, "weights"), "disk")) return;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(to->count + 1) * sizeof *all);
   all[0] = (sl_home){.name = "weights", .space = SL_SPACE_DISK};
@@ -53,10 +53,10 @@ static void apply_homes(settings *s, sl_home_options *to) {
 }
 
 void homes_apply(settings *s, sl_lower_options *to) {
-  sl_quota *weights = sli_arena_alloc(&s->arena, (size_t)(s->nquotas + 1) * sizeof *weights);
+  sl_quota *weights = sli_arena_alloc(&s->arena, (size_t)(s->lower.memory.nquotas + 1) * sizeof *weights);
   to->memory.nquotas = 0;
-  for (int i = 0; i < s->nquotas; i++)
-    if (is_weights(&s->quotas[i])) weights[to->memory.nquotas++] = s->quotas[i];
+  for (int i = 0; i < s->lower.memory.nquotas; i++)
+    if (is_weights(&s->lower.memory.quotas[i])) weights[to->memory.nquotas++] = s->lower.memory.quotas[i];
   to->memory.quotas = weights;
   apply_homes(s, &to->memory.homes);
 }

@@ -42,7 +42,7 @@ static sl_session_options options_of(settings *s, served *m) {
   o.replay = settings_text(s, "replay");
   o.trace = settings_text(s, "trace");
   o.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &m->machine};
-  o.job = s->processes > 1 ? m->job : NULL;
+  o.job = s->lower.parallel.processes > 1 ? m->job : NULL;
   o.load = model_load;
   o.load_ctx = s;
   homes_apply(s, &o.lower);
@@ -56,7 +56,7 @@ static sl_status join(settings *s, served *m) {
   if (status) return status;
   const sli_cluster *cluster = sli_job_cluster(m->job);
   s->process = cluster->process;
-  s->processes = cluster->nprocesses;
+  s->lower.parallel.processes = cluster->nprocesses;
   settings_occupy(s);
   if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return SL_OK;
@@ -89,7 +89,7 @@ static sl_status create(const settings *s, const sl_session_options *options, sl
 sl_status model_options(settings *s, served *m, sl_session_options *out) {
   bool given, whole;
   sl_status status = serving_cost(s, &m->cost, &given, &whole);
-  if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->stages);
+  if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->lower.parallel.stages);
   if (!status) *out = options_of(s, m);
   return status;
 }

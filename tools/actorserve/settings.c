@@ -53,7 +53,7 @@ bool settings_have_workload(const settings *s) { return settings_text(s, "arriva
 
 /* A file of arrivals needs nothing that is computed. */
 static sl_status check_devices(const settings *s) {
-  bool computes = sl_device_computes(s->devices.kind), bounded = settings_have_workload(s);
+  bool computes = sl_device_computes(s->lower.devices.kind), bounded = settings_have_workload(s);
   if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))
     return sl_fail(SL_E_USAGE, "--measure %s: nothing takes time on --clock virtual", settings_text(s, "measure"));
   if (settings_text(s, "measure") && settings_text(s, "arrivals"))

@@ -95,20 +95,20 @@ void command_words(const tuning *t, const point *p, words *to) {
   for (const sl_option *o = s->options; o->name; o++)
     if (!is_written_apart(o)) words_given(o, s->run, to);
   words_add(to, "--stages");
-  words_add(to, "%d", s->stages);
+  words_add(to, "%d", s->lower.parallel.stages);
   words_add(to, "--microbatches");
   words_add(to, "%d", s->microbatches);
   if (s->pieces > 1) words_add(to, "--pieces"), words_add(to, "%d", s->pieces);
   words_add(to, "--schedule");
-  words_add(to, "%s", s->schedule);
-  if (s->chunks != sl_schedule_chunks(s->schedule))
-    words_add(to, "--chunks"), words_add(to, "%d", s->chunks);
+  words_add(to, "%s", s->lower.schedule.name);
+  if (s->lower.schedule.chunks != sl_schedule_chunks(s->lower.schedule.name))
+    words_add(to, "--chunks"), words_add(to, "%d", s->lower.schedule.chunks);
   home_words(c, to);
   quota_words(p, to);
   const char *quota; /* the user's quotas stay in force: the last one wins */
   for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)
     words_add(to, "--quota"), words_add(to, "%s", quota);
-  char *cost = cost_text(&s->modelled.cost);
+  char *cost = cost_text(&s->lower.simulation.cost);
   if (*cost) words_add(to, "--cost"), words_add(to, "%s", cost);
   free(cost);
   if (c->profile_path) words_add(to, "--profile"), words_add(to, "%s", c->profile_path);

@@ -41,7 +41,7 @@ static void add_choices(tuning *t, const choices *all, int like, sl_space state)
 sl_status configs_add_homes(tuning *t) {
   choices all;
   const settings like = t->configs[0].settings;
-  if (!like.kept.choose) return SL_OK;
+  if (!like.choose_homes) return SL_OK;
   sl_status status = choices_init(&all, &like, &(sl_lower_options){.schedule.skip_in_turn = true});
   for (int i = 0, n = t->nconfigs; i < n && !status; i++)
     for (int s = 0; s < SLI_MIN(all.nstates, 2); s++) add_choices(t, &all, i, all.states[s]);

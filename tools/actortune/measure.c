@@ -88,7 +88,7 @@ static sl_status take_report(tuning *t, int i) {
 static void measuring_words(const tuning *t, const config *c, words *w) {
   const settings *s = &c->settings;
   words_add(w, "--devices");
-  words_add(w, "%s:1x%d", s->devices.kind, SLI_MAX(s->devices.threads, 1));
+  words_add(w, "%s:1x%d", s->lower.devices.kind, SLI_MAX(s->lower.devices.threads, 1));
   words_add(w, "--stages");
   words_add(w, "1");
   words_add(w, "--microbatches");
@@ -148,7 +148,7 @@ static sl_status keep_report(const tuning *t, const config *c, const cJSON *root
 }
 
 static void say_measured(const tuning *t, const config *c, double seconds, const char *kept) {
-  int threads = SLI_MAX(c->settings.devices.threads, 1);
+  int threads = SLI_MAX(c->settings.lower.devices.threads, 1);
   printf("measured: %d times %lld steps of %d microbatches", RUNS,
          (long long)sl_arg_int(t->settings->run, "measure"), c->settings.microbatches);
   if (c->settings.pieces > 1) printf(" in %d pieces", c->settings.pieces);
@@ -184,8 +184,8 @@ static sl_status measure_now(tuning *t, int i) {
 /* Says whether durations need no measuring: --cost, --machine, or devices that are not CPUs and
  * have their own. */
 static bool is_modelled(const settings *s) {
-  bool cost = sli_cost_is_given(&s->modelled.cost);
-  return cost || s->modelled.hardware.flops_per_second > 0 || !sli_kind_find(s->devices.kind)->cores;
+  bool cost = sli_cost_is_given(&s->lower.simulation.cost);
+  return cost || s->modelled.hardware.flops_per_second > 0 || !sli_kind_find(s->lower.devices.kind)->cores;
 }
 
 sl_status measure(tuning *t) {

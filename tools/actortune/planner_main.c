@@ -20,7 +20,7 @@ static const tool_option options[] = {
     {0}};
 
 static sl_status read_settings(settings *s) {
-  if (sli_kind_find(s->devices.kind)->modelled) s->clock = SL_CLOCK_VIRTUAL;
+  if (sli_kind_find(s->lower.devices.kind)->modelled) s->clock = SL_CLOCK_VIRTUAL;
   return settings_read_budget(s);
 }
 

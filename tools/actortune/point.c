@@ -67,8 +67,8 @@ static bool keeps_slots(const char *name) {
 
 /* Says whether the user gave this quota, which then stays. */
 static bool is_fixed(const settings *s, const quota_value *q) {
-  for (int i = 0; i < s->nquotas; i++)
-    if (sli_quota_names(&s->quotas[i], q->name, q->stage)) return true;
+  for (int i = 0; i < s->lower.memory.nquotas; i++)
+    if (sli_quota_names(&s->lower.memory.quotas[i], q->name, q->stage)) return true;
   return false;
 }
 
@@ -78,14 +78,14 @@ static bool is_fixed(const settings *s, const quota_value *q) {
 static sl_status make(const config *c, const quota_value *quotas, size_t count, bool modelled,
                       planned *out) {
   settings s = c->settings;
-  s.nquotas = (int)count + c->settings.nquotas;
-  sl_quota *all = sli_calloc((size_t)s.nquotas + 1, sizeof *all);
+  s.lower.memory.nquotas = (int)count + c->settings.lower.memory.nquotas;
+  sl_quota *all = sli_calloc((size_t)s.lower.memory.nquotas + 1, sizeof *all);
   for (size_t i = 0; i < count; i++)
     all[i] = (sl_quota){quotas[i].name, quotas[i].stage, quotas[i].slots};
-  if (c->settings.nquotas)
-    memcpy(all + count, c->settings.quotas, (size_t)c->settings.nquotas * sizeof *all);
-  s.quotas = all;
-  if (modelled) s.devices.kind = sli_kind_model(sli_kind_find(s.devices.kind))->name;
+  if (c->settings.lower.memory.nquotas)
+    memcpy(all + count, c->settings.lower.memory.quotas, (size_t)c->settings.lower.memory.nquotas * sizeof *all);
+  s.lower.memory.quotas = all;
+  if (modelled) s.lower.devices.kind = sli_kind_model(sli_kind_find(s.lower.devices.kind))->name;
   const sl_lower_options run = {.schedule.skip_in_turn = true};
   sl_status status = plan_make(&s, &run, out);
   free(all);
@@ -95,7 +95,7 @@ static sl_status make(const config *c, const quota_value *quotas, size_t count, 
 static void keep_failure(point *p, sl_status status) {
   p->status = status;
   free(p->failure);
-  p->failure = status ? sli_strdup(sl_detail()) : NULL;
+  p->failure = status ? options_named(sl_detail()) : NULL;
 }
 
 static size_t largest_device(const sl_plan *plan) {
@@ -216,7 +216,7 @@ void point_evaluate(const tuning *t, point *p) {
 static bool same_chunks(const tuning *t) {
   bool same = true;
   for (int i = 1; i < t->nconfigs; i++)
-    same &= t->configs[i].settings.chunks == t->configs[0].settings.chunks;
+    same &= t->configs[i].settings.lower.schedule.chunks == t->configs[0].settings.lower.schedule.chunks;
   return same;
 }
 
@@ -224,14 +224,14 @@ static bool same_chunks(const tuning *t) {
  * size, as in actorrun. If plans differ in their chunks, it is for a device's whole share, which
  * is divided among its chunks. A smaller microbatch takes proportionally less. */
 static void share_cost(const tuning *t, config *c) {
-  const sl_cost *given = &t->settings->modelled.cost;
+  const sl_cost *given = &t->settings->lower.simulation.cost;
   const config *first = t->reference;
   double rows = 1;
   if (first->items > 0 && c->items > 0)
     rows = (double)c->items / c->settings.microbatches /
            ((double)first->items / first->settings.microbatches);
-  double share = same_chunks(t) || given->nstages ? rows : rows / c->settings.chunks;
-  c->settings.modelled.cost = cost_scaled(&c->settings.arena, given, share);
+  double share = same_chunks(t) || given->nstages ? rows : rows / c->settings.lower.schedule.chunks;
+  c->settings.lower.simulation.cost = cost_scaled(&c->settings.arena, given, share);
 }
 
 static void take_knobs(config *c, const planned *made, point *p) {
@@ -339,7 +339,7 @@ static sl_status hash_as_commanded(const config *c, const list *given, uint64_t 
 /* Computes the statistics that actorrun shows: of its simulation if devices are modelled, or its
  * prediction beside a real run. */
 static sl_status predict(const config *c, const sl_plan *plan, sl_statistics *out) {
-  if (sl_device_computes(c->settings.devices.kind)) return sl_plan_predict(plan, NULL, out);
+  if (sl_device_computes(c->settings.lower.devices.kind)) return sl_plan_predict(plan, NULL, out);
   sl_runtime *rt;
   sl_status status = run_virtually(plan, &rt);
   if (status) return status;

@@ -13,8 +13,8 @@ static config *add_config(tuning *t, const char *schedule, int chunks, int m, in
   t->configs = sli_realloc(t->configs, (size_t)t->nconfigs + 1, sizeof *t->configs);
   config *c = &t->configs[t->nconfigs++];
   *c = (config){.settings = *t->settings};
-  c->settings.schedule = schedule;
-  c->settings.chunks = chunks;
+  c->settings.lower.schedule.name = schedule;
+  c->settings.lower.schedule.chunks = chunks;
   c->settings.microbatches = m;
   c->settings.pieces = k;
   return c;

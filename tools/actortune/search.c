@@ -101,7 +101,7 @@ static int *copy_values(const config *c, const int *values) {
 
 static int clamp(const config *c, int value) {
   return SLI_MAX(1, SLI_MIN(value, c->settings.microbatches * c->settings.pieces *
-                                       c->settings.chunks));
+                                       c->settings.lower.schedule.chunks));
 }
 
 typedef bool knob_choice(const quota_value *q, const quota_value *like);
@@ -153,7 +153,7 @@ static void propose_start(tuning *t, size_t index) {
   int most = 0;
   for (int i = 0; i < c->nknobs; i++)
     if (any_act(&c->knobs[i], NULL)) most = SLI_MAX(most, p.values[i]);
-  int down = SLI_MIN(most - 1, 8), up = SLI_MIN(c->settings.stages, 8);
+  int down = SLI_MIN(most - 1, 8), up = SLI_MIN(c->settings.lower.parallel.stages, 8);
   for (int change = -down; change <= up; change++)
     propose_change(t, p.config, p.values, any_act, NULL, change);
   for (int change = -3; change <= 3; change++) propose_pools(t, p.config, &p, change);

@@ -146,8 +146,8 @@ void sweep_fini(sweep *w) {
 
 /* What is one value in a plan is set for each configuration. */
 static sl_status read(settings *s) {
-  s->devices.budget_bytes = 0;
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  s->lower.devices.budget_bytes = 0;
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   if (!kind->computes && !kind->modelled)
     return sl_fail(SL_E_USAGE, "--devices %s: on %s devices nothing takes time, so there is "
                    "nothing to tune", sl_arg_text(s->run, "devices"), kind->name);

@@ -60,7 +60,7 @@ void table_print(const tuning *t, const frontier *f, FILE *out) {
     char bytes[32], seconds[32], *changes = point_changes(t, p);
     fprintf(out, "%3zu  %10s  %10s  %10.5g  %5.1f%%  %-12s %6d %7d", i + 1,
             format_memory(bytes, (double)p->bytes), sli_format_seconds(seconds, p->seconds),
-            rate(t, p), 100 * p->bubble, s->schedule, s->chunks, s->microbatches);
+            rate(t, p), 100 * p->bubble, s->lower.schedule.name, s->lower.schedule.chunks, s->microbatches);
     if (pieces) fprintf(out, " %6d", s->pieces);
     fprintf(out, "  %s\n", changes);
     free(changes);
@@ -97,7 +97,7 @@ sl_status csv_write(const char *path, const tuning *t, const frontier *f) {
     const settings *s = &t->configs[p->config].settings;
     char *changes = point_changes(t, p), *line = command_line(t, p);
     fprintf(out, "%zu,%zu,%.9g,%.9g,%.6g,%s,%d,%d,%d,%016llx,", i + 1, p->bytes, p->seconds,
-            rate(t, p), p->bubble, s->schedule, s->chunks, s->microbatches, s->pieces,
+            rate(t, p), p->bubble, s->lower.schedule.name, s->lower.schedule.chunks, s->microbatches, s->pieces,
             (unsigned long long)p->plan_hash);
     print_field(changes, out);
     fputc(',', out);
@@ -130,8 +130,8 @@ static cJSON *point_json(const tuning *t, const point *p) {
   cJSON_AddNumberToObject(o, "step_seconds", p->seconds);
   cJSON_AddNumberToObject(o, "items_per_second", rate(t, p));
   cJSON_AddNumberToObject(o, "bubble_fraction", p->bubble);
-  cJSON_AddStringToObject(o, "schedule", s->schedule);
-  cJSON_AddNumberToObject(o, "chunks", s->chunks);
+  cJSON_AddStringToObject(o, "schedule", s->lower.schedule.name);
+  cJSON_AddNumberToObject(o, "chunks", s->lower.schedule.chunks);
   cJSON_AddNumberToObject(o, "microbatches", s->microbatches);
   cJSON_AddNumberToObject(o, "pieces", s->pieces);
   char hash[32], *changes = point_changes(t, p), *line = command_line(t, p);
@@ -158,8 +158,8 @@ static cJSON *published_json(const tuning *t) {
     if (!p->published) continue;
     const settings *s = &t->configs[p->config].settings;
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "schedule", s->schedule);
-    cJSON_AddNumberToObject(o, "chunks", s->chunks);
+    cJSON_AddStringToObject(o, "schedule", s->lower.schedule.name);
+    cJSON_AddNumberToObject(o, "chunks", s->lower.schedule.chunks);
     cJSON_AddNumberToObject(o, "microbatches", s->microbatches);
     cJSON_AddNumberToObject(o, "pieces", s->pieces);
     if (p->status) {
@@ -177,7 +177,7 @@ static cJSON *published_json(const tuning *t) {
 sl_status json_write(const char *path, const tuning *t, const frontier *f) {
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "model", t->settings->model->name);
-  cJSON_AddNumberToObject(root, "devices", t->settings->stages);
+  cJSON_AddNumberToObject(root, "devices", t->settings->lower.parallel.stages);
   cJSON_AddNumberToObject(root, "plans_tried", (double)t->npoints);
   cJSON_AddBoolToObject(root, "interrupted", t->interrupted);
   cJSON *points = cJSON_AddArrayToObject(root, "points");

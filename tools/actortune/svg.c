@@ -193,11 +193,11 @@ static char *published_name(const figure *g, const point *p) {
   const tuning *t = g->t;
   const settings *s = &t->configs[p->config].settings;
   char chunks[24] = "", m[24] = "", k[24] = "";
-  if (s->chunks != sl_schedule_chunks(s->schedule))
-    snprintf(chunks, sizeof chunks, " v%d", s->chunks);
+  if (s->lower.schedule.chunks != sl_schedule_chunks(s->lower.schedule.name))
+    snprintf(chunks, sizeof chunks, " v%d", s->lower.schedule.chunks);
   if (t->sweep.microbatches.count > 1) snprintf(m, sizeof m, " m%d", s->microbatches);
   if (t->sweep.pieces.count > 1) snprintf(k, sizeof k, " k%d", s->pieces);
-  return sli_format("%s%s%s%s", s->schedule, chunks, m, k);
+  return sli_format("%s%s%s%s", s->lower.schedule.name, chunks, m, k);
 }
 
 /* Draws a name beside its ring if there is room; else the ring stays unnamed. */
@@ -244,8 +244,8 @@ static void draw_panel_line(const figure *g, size_t i, double y) {
   const settings *s = &g->t->configs[p->config].settings;
   char number[24], bytes[32], seconds[32], what[96];
   snprintf(number, sizeof number, "%zu", i + 1);
-  int n = snprintf(what, sizeof what, "%s", s->schedule);
-  if (s->chunks > 1) n += snprintf(what + n, sizeof what - (size_t)n, ", %d chunks", s->chunks);
+  int n = snprintf(what, sizeof what, "%s", s->lower.schedule.name);
+  if (s->lower.schedule.chunks > 1) n += snprintf(what + n, sizeof what - (size_t)n, ", %d chunks", s->lower.schedule.chunks);
   if (g->t->sweep.microbatches.count > 1)
     n += snprintf(what + n, sizeof what - (size_t)n, ", m %d", s->microbatches);
   if (g->t->sweep.pieces.count > 1)
@@ -289,7 +289,7 @@ static void draw(figure *g) {
           width, height, width, height, style);
   char text[160];
   const settings *s = g->t->settings;
-  snprintf(text, sizeof text, "%s on %d devices: what memory buys", s->model->name, s->stages);
+  snprintf(text, sizeof text, "%s on %d devices: what memory buys", s->model->name, s->lower.parallel.stages);
   text_at(g, LEFT, 28, "title", text);
   snprintf(text, sizeof text, "best of %zu plans on the virtual clock; every point is an actorrun "
                               "command", g->t->npoints);

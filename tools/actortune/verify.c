@@ -61,12 +61,12 @@ static void print_order(const frontier *f, const measured *m, size_t from) {
 
 static void print_cores(const settings *s) {
   sl_machine *machine = NULL;
-  if (!sli_kind_find(s->devices.kind)->cores || sl_machine_create(NULL, &machine)) return;
-  int cores = sl_machine_cores(machine), want = s->devices.count * SLI_MAX(s->devices.threads, 1);
+  if (!sli_kind_find(s->lower.devices.kind)->cores || sl_machine_create(NULL, &machine)) return;
+  int cores = sl_machine_cores(machine), want = s->lower.devices.count * SLI_MAX(s->lower.devices.threads, 1);
   if (cores < want)
     printf("This machine has %d cores for the %d that %d devices want: they take turns, and the\n"
            "measured times cannot be those predicted. Memory can.\n", cores, want,
-           s->devices.count);
+           s->lower.devices.count);
   sl_machine_destroy(machine);
 }
 

@@ -39,9 +39,9 @@ static void find_states(choices *c, const sli_kind *kind) {
 
 static void find_shards(choices *c) {
   const char *const *words = options_words("shard");
-  while (strcmp(words[c->shard], c->s->kept.shard)) c->shard++;
+  while (strcmp(words[c->shard], c->s->lower.memory.shard)) c->shard++;
   c->nshards = c->shard + 1;
-  bool open = c->s->grid.data * c->s->grid.sequence > 1 && !sl_arg_given(c->s->run, "shard", 0);
+  bool open = c->s->lower.parallel.data * c->s->lower.parallel.sequence > 1 && !sl_arg_given(c->s->run, "shard", 0);
   while (open && words[c->nshards]) c->nshards++;
 }
 
@@ -49,7 +49,7 @@ static void find_shards(choices *c) {
 static sl_status find_blocks(choices *c, const sl_lower_options *run) {
   planned p;
   settings alone = *c->s;
-  alone.devices.budget_bytes = 0;
+  alone.lower.devices.budget_bytes = 0;
   sl_status status = plan_make(&alone, run, &p);
   if (status) return status;
   c->nblocks = SLI_MIN(p.graph->nblocks, CHOICE_BLOCKS);
@@ -61,7 +61,7 @@ static sl_status find_blocks(choices *c, const sl_lower_options *run) {
 }
 
 sl_status choices_init(choices *c, const settings *s, const sl_lower_options *run) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   *c = (choices){.s = s};
   find_ways(c, kind);
   find_states(c, kind);
@@ -140,7 +140,7 @@ static int add_homes(const saying *said, const char *name, sli_arena *arena, sl_
 
 /* Applies the placements of a choice. The user's own options come last, so they win. */
 static void apply_homes(const choices *c, const choice *x, sli_arena *arena, settings *to) {
-  const sl_home_options *given = &c->s->kept.homes;
+  const sl_home_options *given = &c->s->lower.memory.homes;
   size_t most = 2 * (size_t)c->nblocks + 2 + (size_t)given->count;
   sl_home *all = sli_arena_alloc(arena, most * sizeof *all);
   saying said;
@@ -149,23 +149,23 @@ static void apply_homes(const choices *c, const choice *x, sli_arena *arena, set
   say_homes(c, x, true, &said);
   n += add_homes(&said, "state", arena, all + n);
   if (given->count) memcpy(all + n, given->of, (size_t)given->count * sizeof *all);
-  to->kept.homes.of = all;
-  to->kept.homes.count = n + given->count;
+  to->lower.memory.homes.of = all;
+  to->lower.memory.homes.count = n + given->count;
 }
 
 static void apply_recompute(const choices *c, const choice *x, sli_arena *arena, settings *to) {
   saying said;
   say_recompute(c, x, &said);
   if (!said.all && !said.count) return;
-  to->kept.recompute = said.all ? said.all : "none";
+  to->lower.memory.recompute = said.all ? said.all : "none";
   for (int i = 0; i < said.count; i++)
-    to->kept.recompute = sli_arena_format(arena, "%s,%s@%s", to->kept.recompute, said.words[i], said.blocks[i]);
+    to->lower.memory.recompute = sli_arena_format(arena, "%s,%s@%s", to->lower.memory.recompute, said.words[i], said.blocks[i]);
 }
 
 void choice_apply(const choices *c, const choice *x, sli_arena *arena, settings *to) {
   apply_homes(c, x, arena, to);
   apply_recompute(c, x, arena, to);
-  to->kept.shard = options_words("shard")[x->shard];
+  to->lower.memory.shard = options_words("shard")[x->shard];
 }
 
 /* ---- as text --------------------------------------------------------------------------------- */

@@ -79,7 +79,7 @@ static sl_stage_cost *of_stages(settings *s, const cost_lists *all, const char *
 
 /* Keeps one cost entry for each block that is named. */
 static void keep_sharded(settings *s, const cost_lists *all) {
-  sl_cost *to = &s->modelled.cost;
+  sl_cost *to = &s->lower.simulation.cost;
   sl_sharded_cost *sharded = sli_arena_alloc(&s->arena, (size_t)all->count * sizeof *sharded);
   for (int i = 0; i < all->count; i++) {
     const char *block = all->lists[i].block;
@@ -94,7 +94,7 @@ static void keep_sharded(settings *s, const cost_lists *all) {
 /* Stores F, B and W. They hold for all stages alike unless a list has more than one number.
  * Blocks that are sharded need such a list, because they have one number per stage. */
 static sl_status keep_cost(settings *s, const char *text, const cost_lists *all) {
-  sl_cost *to = &s->modelled.cost;
+  sl_cost *to = &s->lower.simulation.cost;
   to->F = of_stage(all, NULL, "F", 0), to->B = of_stage(all, NULL, "B", 0);
   to->W = of_stage(all, NULL, "W", 0), to->comm = of_stage(all, NULL, "comm", 0);
   for (int i = 0; i < all->count; i++) {

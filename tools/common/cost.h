@@ -6,7 +6,7 @@
 #include "tools/common/settings.h"
 
 /* Parses "F=1,B=2,W=1,comm=0", "F=1:1:2,B=2" stage by stage, and "head.F=1:1:1" for a block
- * spread over the stages. Fills settings->modelled.cost, whose arrays are in the settings'
+ * spread over the stages. Fills settings->lower.simulation.cost, whose arrays are in the settings'
  * arena. */
 sl_status cost_read(settings *s, const char *text);
 /* Formats a cost so that cost_read() reads it back; empty if all are zero. The caller frees it. */

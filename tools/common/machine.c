@@ -6,21 +6,21 @@
 
 /* Counts the devices [*first, end) of this process. */
 static int count_devices(const settings *s, int *first) {
-  int count = 0, all = s->devices.count;
+  int count = 0, all = s->lower.devices.count;
   for (int d = all - 1; d >= 0; d--)
-    if (sl_device_process(d, all, s->processes) == s->process) *first = d, count++;
+    if (sl_device_process(d, all, s->lower.parallel.processes) == s->process) *first = d, count++;
   return count;
 }
 
 static sli_site site_of(settings *s) {
-  sli_site site = {.devices = &s->devices, .arena = &s->arena,
+  sli_site site = {.devices = &s->lower.devices, .arena = &s->arena,
                    .spec = sl_arg_text(s->run, "devices")};
   site.count = SLI_MAX(count_devices(s, &site.first), 1);
   return site;
 }
 
 sl_status machine_place(settings *s, machine *out) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   sli_site site = site_of(s);
   sl_status status = kind->place ? kind->place(&site) : SL_OK;
   *out = (machine){site.machine, site.placement, site.first};
@@ -29,7 +29,7 @@ sl_status machine_place(settings *s, machine *out) {
 }
 
 sl_status machine_imagine(settings *s, machine *out) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   if (!kind->imagine) return machine_place(s, out);
   sli_site site = site_of(s);
   kind->imagine(&site);

@@ -3,6 +3,7 @@
 #ifndef SLUICE_TOOLS_COMMON_OPTIONS_H
 #define SLUICE_TOOLS_COMMON_OPTIONS_H
 
+#include <sluice/lower.h>
 #include <sluice/model.h>
 
 /* Groups that --help shows one at a time. */
@@ -36,5 +37,10 @@ const char *const *options_completed(const tool_option *own, const char *option)
 sl_status options_check_word(const char *option, const char *text, const char *const *words);
 /* The same of all the options that have words, but for those that are the tool's `own`, which it checks. */
 sl_status options_check_words(const sl_args *args, const tool_option *own);
+/* Sets the fields of lowering (sl_lower_fields) to what is given, but for options that are the tool's `own`. */
+void options_lower(const sl_args *args, const tool_option *own, sl_lower_options *to);
+/* Puts options in place of the fields that a text of the library names: "parallel.data 2" becomes
+ * "--data-parallel 2". For free(). */
+char *options_named(const char *text);
 
 #endif

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "io/atomic.h"
+#include "tools/common/options.h"
 
 bool output_in_folder(const char *path) { return path != NULL; }
 
@@ -27,7 +29,9 @@ sl_status outputs_try(const sl_args *args, const output *list, size_t n, bool da
 }
 
 int outputs_end(const char *tool, sl_status status, int exit_status) {
-  if (status) fprintf(stderr, "%s: %s\n", tool, sl_detail());
+  char *detail = options_named(status ? sl_detail() : "");
+  if (status) fprintf(stderr, "%s: %s\n", tool, detail);
+  free(detail);
   errno = 0;
   bool lost = fflush(stdout) != 0 || ferror(stdout);
   if (lost && !status)

@@ -18,8 +18,8 @@ sl_status plan_build(const settings *s, sl_graph *g);
 /* Name of the model that this thread is building, else NULL: for a fault handler. */
 extern _Thread_local const char *volatile model_being_built;
 
-/* Builds the model's graph and lowers it. From `run` (NULL: nothing) it takes the callbacks, the
- * store interval, and `shard` and `recompute` in place of the settings'. May run on any thread,
+/* Builds the model's graph and lowers it. From `run` (NULL: nothing) it takes callbacks and
+ * printing, and the sharding, recomputation, assignment and checks that it sets. May run on any thread,
  * each with its own `out`. On failure nothing is left to free. */
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);

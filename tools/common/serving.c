@@ -24,9 +24,9 @@ sl_status serving_read(settings *s) {
   static const char *const chunks[] = {"times", "rows", NULL};
   static const char *const dtypes[] = {"stored", "fp32", "bf16", NULL};
   static const char *const kvs[] = {"fp32", "bf16", NULL};
-  s->microbatches = s->pieces = s->chunks = 1;
-  s->processes = 1;
-  s->schedule = "1f1b";
+  s->microbatches = s->pieces = s->lower.schedule.chunks = 1;
+  s->lower.parallel.processes = 1;
+  s->lower.schedule.name = "1f1b";
   s->use = USE_INFERENCE;
   sl_status status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
   if (!status) status = options_check_word("kv", sl_arg_text(s->run, "kv"), kvs);
@@ -47,8 +47,8 @@ sl_session_options serving_options(const settings *s) {
       .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
       .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
       .stored = stored ? settings_text(s, "init") : NULL, .training = s->training.nlora ? &s->training : NULL,
-      .lower = {.parallel.stages = s->stages, .parallel.tensor = s->grid.tensor, .schedule.chunks = 1, .parallel.processes = s->processes, .devices = s->devices,
-                .numbers.dtype = settings_dtype(s), .simulation.hardware = hardware_of(s), .schedule.name = s->schedule,
+      .lower = {.parallel.stages = s->lower.parallel.stages, .parallel.tensor = s->lower.parallel.tensor, .schedule.chunks = 1, .parallel.processes = s->lower.parallel.processes, .devices = s->lower.devices,
+                .numbers.dtype = settings_dtype(s), .simulation.hardware = hardware_of(s), .schedule.name = s->lower.schedule.name,
                 .numbers.seed = (uint64_t)sl_arg_int(s->run, "seed")}};
 }
 

@@ -60,24 +60,9 @@ struct settings {
   } config;
   const char *help_group; /* GROUP of --help GROUP, or NULL */
   bool done;              /* the help or a listing was printed: nothing is left to do */
-  /* Plan settings, parsed from the options. */
-  sl_device_options devices;
-  int processes, process; /* processes of the job, and the number of this one */
-  int stages;
-  struct {
-    int data, sequence, tensor, experts;
-    int expert_tensor;    /* devices that share an expert; 0: as `experts` says */
-    bool free_data;       /* devices of `tensor` may share the data's rows too */
-  } grid;                 /* devices of each stage */
-  struct {
-    int count;
-    sl_given_sbp *of;
-  } given;                /* signatures given by --sbp */
-  int chunks;             /* chunks on each device; 0: the search of --schedule auto decides */
+  sl_lower_options lower; /* plan settings, parsed from the options; but for callbacks */
+  int process;            /* number of this process of the job */
   int microbatches, pieces;
-  const char *schedule;
-  /* activations that a device may hold, for --schedule auto; 0: unlimited */
-  double activations;
   struct {
     const char *tokenizer; /* tokenizer of text files; NULL: tokens are bytes */
     uint64_t shuffle;      /* seed of the sequences' order; 0: file order */
@@ -85,19 +70,11 @@ struct settings {
   graph_use use;
   sl_clock clock;
   struct {
-    sl_cost cost;
     sl_hardware hardware; /* machine of --machine, all 0 without it */
     double spread;        /* spread of its measurements */
   } modelled;             /* durations of modelled devices */
   profile *profile;       /* profile of --profile, or NULL */
-  int nquotas;
-  sl_quota *quotas;
-  struct {
-    sl_home_options homes; /* options of --home, --host-memory and --disk */
-    bool choose;           /* --home auto: search for whatever is not given */
-    const char *recompute; /* all --recompute values, joined by commas */
-    const char *shard;
-  } kept;                  /* what a plan keeps, and where */
+  bool choose_homes;      /* --home auto: search for whatever is not given */
   sl_training training;   /* training options that override the model's */
   sli_arena arena;        /* holds the arrays and names above */
 };

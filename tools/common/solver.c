@@ -96,7 +96,7 @@ static void make(search *x, trial *t) {
   sl_lower_options run = x->run ? *x->run : (sl_lower_options){0};
   planned p;
   choice_apply(&x->all, &t->choice, &arena, &s);
-  s.devices.budget_bytes = s.kept.homes.host_bytes = s.kept.homes.disk_bytes = 0;
+  s.lower.devices.budget_bytes = s.lower.memory.homes.host_bytes = s.lower.memory.homes.disk_bytes = 0;
   run.print.sharing = NULL, run.print.after = NULL; /* no output */
   run.schedule.chosen = x->all.chosen;
   t->seconds = INFINITY;
@@ -295,11 +295,11 @@ static sl_status nothing_fits(const search *x) {
 }
 
 static sl_status solver_check(const settings *s) {
-  if (!strcmp(s->schedule, "auto"))
+  if (!strcmp(s->lower.schedule.name, "auto"))
     return sl_fail(SL_E_USAGE, "--home auto with --schedule auto: one of them at a time; name a schedule");
   if (s->use != USE_TRAINING)
     return sl_fail(SL_E_USAGE, "--home auto: only training keeps anything that could live elsewhere");
-  if (s->devices.budget_bytes) return SL_OK;
+  if (s->lower.devices.budget_bytes) return SL_OK;
   return sl_fail(SL_E_USAGE, "--home auto: of how much memory? --memory SIZE says what a device has");
 }
 
@@ -315,9 +315,9 @@ sl_status solve_homes(settings *s, const sl_lower_options *run, solved *out) {
   sl_status status = solver_check(s);
   if (status) return status;
   const settings given = *s;
-  search x = {.run = run, .budget = {[SL_SPACE_DEVICE] = s->devices.budget_bytes,
-                                     [SL_SPACE_HOST] = s->kept.homes.host_bytes,
-                                     [SL_SPACE_DISK] = s->kept.homes.disk_bytes}};
+  search x = {.run = run, .budget = {[SL_SPACE_DEVICE] = s->lower.devices.budget_bytes,
+                                     [SL_SPACE_HOST] = s->lower.memory.homes.host_bytes,
+                                     [SL_SPACE_DISK] = s->lower.memory.homes.disk_bytes}};
   status = choices_init(&x.all, &given, &(sl_lower_options){.schedule.chosen = run ? run->schedule.chosen : NULL});
   if (!status) try_starts(&x);
   if (!status) climb_from_best(&x);

@@ -8,6 +8,7 @@
 
 #include "base/number.h"
 #include "graph/devices/devices.h"
+#include "graph/compile/compile.h"
 #include "graph/lower/lower.h"
 #include "tools/common/cost.h"
 #include "tools/common/options.h"
@@ -31,9 +32,9 @@ static sl_gpu_links read_links(const char *when) {
 /* ---- durations and quotas ------------------------------------------------------------------ */
 
 /* Appends the quotas of one --quota. Takes ownership of them. */
-static void keep_quotas(settings *s, const sl_quota *read, int count) {
+static void keep_quotas(settings *s, const sl_quota *read, int count, sl_quota *to) {
   for (int i = 0; i < count; i++) {
-    sl_quota *q = &s->quotas[s->nquotas++];
+    sl_quota *q = &to[s->lower.memory.nquotas++];
     *q = read[i];
     q->name = sli_arena_strdup(&s->arena, read[i].name);
   }
@@ -44,13 +45,14 @@ static sl_status read_quotas(settings *s) {
   const char *text;
   for (int i = 0; (text = sl_arg_given(s->run, "quota", i)); i++, values++)
     for (; *text; text++) values += *text == ',';
-  s->quotas = sli_arena_alloc(&s->arena, (values + 1) * sizeof *s->quotas);
+  sl_quota *all = sli_arena_alloc(&s->arena, (values + 1) * sizeof *all);
+  s->lower.memory.quotas = all;
   for (int i = 0; (text = sl_arg_given(s->run, "quota", i)); i++) {
     int n;
     sl_quota *read;
     sl_status status = sli_quota_read(text, &n, &read);
     if (status) return sl_fail(status, "--%s", sl_detail());
-    keep_quotas(s, read, n);
+    keep_quotas(s, read, n, all);
     free(read);
   }
   return SL_OK;
@@ -62,38 +64,38 @@ static sl_status read_disk(settings *s) {
   if (!text) return SL_OK;
   size_t length = colon ? (size_t)(colon - text) : strlen(text);
   at = colon ? colon + 1 : NULL;
-  if (!length || (colon && (!sli_number_read_size(&at, &s->kept.homes.disk_bytes) || *at)))
+  if (!length || (colon && (!sli_number_read_size(&at, &s->lower.memory.homes.disk_bytes) || *at)))
     return sl_fail(SL_E_USAGE, "--disk %s: not DIR or DIR:SIZE, such as /var/tmp:20G", text);
-  s->kept.homes.disk = sli_arena_format(&s->arena, "%.*s", (int)length, text);
+  s->lower.memory.homes.disk = sli_arena_format(&s->arena, "%.*s", (int)length, text);
   return SL_OK;
 }
 
 /* Joins the --recompute values: "full,none@h.3". */
 static void read_recompute(settings *s) {
   const char *text;
-  s->kept.recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
+  s->lower.memory.recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
   for (int i = 0; (text = sl_arg_given(s->run, "recompute", i)); i++)
-    s->kept.recompute = sli_arena_format(&s->arena, "%s%s%s", s->kept.recompute, i ? "," : "", text);
-  s->kept.shard = sl_arg_text(s->run, "shard");
+    s->lower.memory.recompute = sli_arena_format(&s->arena, "%s%s%s", s->lower.memory.recompute, i ? "," : "", text);
+  s->lower.memory.shard = sl_arg_text(s->run, "shard");
 }
 
 sl_status settings_read_budget(settings *s) {
   const char *text = settings_text(s, "memory"), *at = text;
-  if (!text || (sli_number_read_size(&at, &s->devices.budget_bytes) && !*at)) return SL_OK;
+  if (!text || (sli_number_read_size(&at, &s->lower.devices.budget_bytes) && !*at)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--memory %s: not a size such as 512M or 8G", text);
 }
 
 static sl_status read_host_memory(settings *s) {
   const char *text = settings_text(s, "host-memory"), *at = text;
-  if (!text || (sli_number_read_size(&at, &s->kept.homes.host_bytes) && !*at)) return SL_OK;
+  if (!text || (sli_number_read_size(&at, &s->lower.memory.homes.host_bytes) && !*at)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--host-memory %s: not a size such as 64G", text);
 }
 
 /* Reads one --home. "auto" covers everything that the others do not mention. */
 static sl_status read_home(settings *s, const char *text, sl_home *to) {
   bool choose = !strcmp(text, "auto");
-  s->kept.choose |= choose;
-  s->kept.homes.count += !choose;
+  s->choose_homes |= choose;
+  s->lower.memory.homes.count += !choose;
   return choose ? SL_OK : sli_home_read(text, &s->arena, to);
 }
 
@@ -101,13 +103,11 @@ static sl_status read_homes(settings *s) {
   int n = 0;
   while (sl_arg_given(s->run, "home", n)) n++;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *all);
-  s->kept.homes.of = all;
+  s->lower.memory.homes.of = all;
   sl_status status = SL_OK;
   for (int i = 0; i < n && !status; i++)
-    status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->kept.homes.count]);
+    status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->lower.memory.homes.count]);
   if (status) return sl_fail(status, "--%s", sl_detail());
-  s->kept.homes.update = settings_text(s, "update");
-  s->kept.homes.offload = settings_text(s, "offload");
   status = read_host_memory(s);
   return status ? status : read_disk(s);
 }
@@ -164,7 +164,7 @@ static bool read_sbp(const char *text, const char **end, sl_sbp *out, bool *foun
 }
 
 /* Reads one --sbp: "wte.weight=B,S0". */
-static sl_status read_given(settings *s, const char *text) {
+static sl_status read_given(settings *s, const char *text, sl_given_sbp *to) {
   const char *equals = strrchr(text, '='), *at = equals ? equals + 1 : text;
   bool good = equals && equals > text;
   char *name = sli_arena_format(&s->arena, "%.*s", equals ? (int)(equals - text) : 0, text);
@@ -172,7 +172,7 @@ static sl_status read_given(settings *s, const char *text) {
     sl_sbp sbp;
     bool found;
     good = read_sbp(at, &at, &sbp, &found) && *at == (axis ? 0 : ',');
-    if (good && found) s->given.of[s->given.count++] = (sl_given_sbp){name, axis, sbp};
+    if (good && found) to[s->lower.parallel.ngiven++] = (sl_given_sbp){name, axis, sbp};
     at++;
   }
   if (good) return SL_OK;
@@ -182,14 +182,14 @@ static sl_status read_given(settings *s, const char *text) {
 
 enum { MOST_DEVICES = 1 << 16 };
 
-int settings_ranks(const settings *s) { return s->grid.data * s->grid.sequence * s->grid.tensor; }
+int settings_ranks(const settings *s) { return s->lower.parallel.data * s->lower.parallel.sequence * s->lower.parallel.tensor; }
 
 static sl_status check_ranks(const settings *s) {
-  int64_t ranks = (int64_t)s->grid.data * s->grid.sequence; /* each factor is at most 2^16 */
-  if (ranks <= MOST_DEVICES && ranks * s->grid.tensor <= MOST_DEVICES) return SL_OK;
-  char *sequence = s->grid.sequence > 1 ? sli_format(" times --sequence %d", s->grid.sequence) : sli_strdup("");
+  int64_t ranks = (int64_t)s->lower.parallel.data * s->lower.parallel.sequence; /* each factor is at most 2^16 */
+  if (ranks <= MOST_DEVICES && ranks * s->lower.parallel.tensor <= MOST_DEVICES) return SL_OK;
+  char *sequence = s->lower.parallel.sequence > 1 ? sli_format(" times --sequence %d", s->lower.parallel.sequence) : sli_strdup("");
   sl_fail(SL_E_USAGE, "--data-parallel %d%s times --tensor %d: at most %d devices can share "
-          "a stage", s->grid.data, sequence, s->grid.tensor, MOST_DEVICES);
+          "a stage", s->lower.parallel.data, sequence, s->lower.parallel.tensor, MOST_DEVICES);
   free(sequence);
   return SL_E_USAGE;
 }
@@ -197,65 +197,62 @@ static sl_status check_ranks(const settings *s) {
 static sl_status read_grid(settings *s) {
   size_t texts = 0;
   while (sl_arg_given(s->run, "sbp", (int)texts)) texts++;
-  s->given.of = sli_arena_alloc(&s->arena, (2 * texts + 1) * sizeof *s->given.of);
+  sl_given_sbp *all = sli_arena_alloc(&s->arena, (2 * texts + 1) * sizeof *all);
+  s->lower.parallel.given = all;
   sl_status status = SL_OK;
   for (size_t i = 0; i < texts && !status; i++)
-    status = read_given(s, sl_arg_given(s->run, "sbp", (int)i));
-  s->grid.data = (int)sl_arg_int(s->run, "data-parallel");
-  s->grid.sequence = (int)sl_arg_int(s->run, "sequence");
-  s->grid.tensor = (int)sl_arg_int(s->run, "tensor");
-  s->grid.experts = (int)sl_arg_int(s->run, "expert-parallel");
-  s->grid.expert_tensor = (int)sl_arg_int(s->run, "expert-tensor");
+    status = read_given(s, sl_arg_given(s->run, "sbp", (int)i), all);
+  int *const sizes[] = {&s->lower.parallel.data, &s->lower.parallel.sequence, &s->lower.parallel.tensor, &s->lower.experts.parallel};
+  for (size_t i = 0; i < SLI_COUNT(sizes); i++) *sizes[i] = SLI_MAX(*sizes[i], 1);
   int parallel = (int)sl_arg_int(s->run, "parallel");
-  if (!status && parallel > 1 && s->grid.data * s->grid.tensor > 1)
+  if (!status && parallel > 1 && s->lower.parallel.data * s->lower.parallel.tensor > 1)
     status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "
                      "would say: not both", parallel);
   if (!status) status = check_ranks(s);
   if (status) return status;
-  s->grid.free_data = parallel > 1;
-  if (s->grid.free_data) s->grid.tensor = parallel;
-  if (!status && s->grid.data * s->grid.sequence == 1 && strcmp(sl_arg_text(s->run, "shard"), "nothing"))
+  s->lower.parallel.free_data = parallel > 1;
+  if (s->lower.parallel.free_data) s->lower.parallel.tensor = parallel;
+  if (!status && s->lower.parallel.data * s->lower.parallel.sequence == 1 && strcmp(s->lower.memory.shard, "nothing"))
     status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says, or --sequence",
-                     sl_arg_text(s->run, "shard"));
+                     s->lower.memory.shard);
   return status;
 }
 
 /* Makes stages match the devices, or devices match what the stages need. */
 static sl_status count_devices(settings *s) {
   int ranks = settings_ranks(s);
-  int devices = s->devices.count ? s->devices.count : s->devices.nnumbers;
-  s->stages = (int)sl_arg_int(s->run, "stages");
-  if (!s->stages) s->stages = SLI_MAX(devices / ranks, 1);
-  if (s->stages == 1 && sl_arg_flag(s->run, "vocab-parallel"))
+  int devices = s->lower.devices.count ? s->lower.devices.count : s->lower.devices.nnumbers;
+  if (!s->lower.parallel.stages) s->lower.parallel.stages = SLI_MAX(devices / ranks, 1);
+  if (s->lower.parallel.stages == 1 && s->lower.vocabulary.parallel)
     return sl_fail(SL_E_USAGE, "--vocab-parallel: over which stages? --stages says");
-  if ((int64_t)s->stages * ranks > MOST_DEVICES)
+  if ((int64_t)s->lower.parallel.stages * ranks > MOST_DEVICES)
     return sl_fail(SL_E_USAGE, "%d stages of %d devices each: at most %d devices are possible",
-                   s->stages, ranks, MOST_DEVICES);
-  if (!s->devices.count) s->devices.count = s->stages * ranks;
-  if (s->devices.nnumbers > s->devices.count)
+                   s->lower.parallel.stages, ranks, MOST_DEVICES);
+  if (!s->lower.devices.count) s->lower.devices.count = s->lower.parallel.stages * ranks;
+  if (s->lower.devices.nnumbers > s->lower.devices.count)
     return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages%s", sl_arg_text(s->run, "devices"),
-                   s->devices.nnumbers, s->stages, ranks > 1 ? " with their grids" : "");
+                   s->lower.devices.nnumbers, s->lower.parallel.stages, ranks > 1 ? " with their grids" : "");
   return SL_OK;
 }
 
 void settings_occupy(settings *s) {
   int ranks = settings_ranks(s);
   bool said = sl_arg_given(s->run, "stages", 0) || sl_arg_given(s->run, "devices", 0);
-  if (s->devices.count >= s->processes || said) return;
-  s->stages = (s->processes + ranks - 1) / ranks;
-  s->devices.count = s->stages * ranks;
+  if (s->lower.devices.count >= s->lower.parallel.processes || said) return;
+  s->lower.parallel.stages = (s->lower.parallel.processes + ranks - 1) / ranks;
+  s->lower.devices.count = s->lower.parallel.stages * ranks;
 }
 
 /* Reads --clock. On the virtual clock no device computes: modelled devices replace the real
  * ones. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
-  const sli_kind *kind = sli_kind_find(s->devices.kind), *model = sli_kind_model(kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind), *model = sli_kind_model(kind);
   if (s->clock == SL_CLOCK_REAL || model == kind) return SL_OK;
   if (sl_arg_given(s->run, "devices", 0))
     return sl_fail(SL_E_USAGE, "--clock virtual runs on timed or null devices, not on %s",
                    sl_arg_text(s->run, "devices"));
-  s->devices.kind = model->name;
+  s->lower.devices.kind = model->name;
   return SL_OK;
 }
 
@@ -266,8 +263,11 @@ void settings_warn(const settings *s) {
 
 sl_status texts_read(settings *s) {
   sl_status status = options_check_words(s->run, s->tool->options);
-  if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->devices);
-  if (!status) s->devices.links = read_links(sl_arg_text(s->run, "nccl"));
+  options_lower(s->run, s->tool->options, &s->lower);
+  s->lower.numbers.dtype = settings_dtype(s);
+  s->lower.numbers.seed = (uint64_t)sl_arg_int(s->run, "seed");
+  if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->lower.devices);
+  if (!status) s->lower.devices.links = read_links(sl_arg_text(s->run, "nccl"));
   if (!status) status = cost_read(s, sl_arg_text(s->run, "cost"));
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
@@ -281,6 +281,6 @@ sl_status texts_read(settings *s) {
   if (!status) status = read_clock(s);
   if (!status) status = read_training(s);
   if (status) return status;
-  s->devices.budget_bytes = s->modelled.hardware.memory_bytes;
+  s->lower.devices.budget_bytes = s->modelled.hardware.memory_bytes;
   return count_devices(s);
 }

@@ -57,7 +57,7 @@ static sl_status check_output(const settings *s) {
 }
 
 static sl_status read_settings(settings *s) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   if (!kind->cores)
     return sl_fail(SL_E_UNSUPPORTED, "--devices %s: only CPU devices can be measured so far",
                    sl_arg_text(s->run, "devices"));
@@ -325,7 +325,7 @@ static cJSON *link_curve(const measuring *m) {
   return curve;
 }
 
-static int cores_of(const measuring *m) { return SLI_MAX(m->settings->devices.threads, 1); }
+static int cores_of(const measuring *m) { return SLI_MAX(m->settings->lower.devices.threads, 1); }
 
 static cJSON *machine_main_describe(const measuring *m) {
   cJSON *root = cJSON_CreateObject();
@@ -398,13 +398,13 @@ static void say_end(const measuring *m) {
 /* Uses one device for each core, unless the user says otherwise. */
 static void count_devices(settings *s) {
   if (sl_arg_given(s->run, "devices", 0)) return;
-  s->devices.count = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
-  s->devices.threads = 1;
+  s->lower.devices.count = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+  s->lower.devices.threads = 1;
 }
 
 static sl_status measure_into(const settings *s, const char *path, double seconds) {
   double begun = now();
-  measuring m = {.settings = s, .devices = SLI_MAX(s->devices.count, 1), .begun = begun,
+  measuring m = {.settings = s, .devices = SLI_MAX(s->lower.devices.count, 1), .begun = begun,
                  .until = begun + seconds, .progress = isatty(STDERR_FILENO)};
   snprintf(m.path, sizeof m.path, "%s", path);
   say_begin(&m);
@@ -420,12 +420,12 @@ static sl_status measure_machine(settings *s) {
   char path[PATH_MAX];
   count_devices(s);
   double seconds = sl_arg_float(s->run, "seconds");
-  bool both = !settings_text(s, "output") && !sl_arg_given(s->run, "devices", 0) && s->devices.count > 1;
+  bool both = !settings_text(s, "output") && !sl_arg_given(s->run, "devices", 0) && s->lower.devices.count > 1;
   find_output(s, path, sizeof path);
   sl_status status = measure_into(s, path, both ? seconds * 2 / 3 : seconds);
   if (status || !both) return status;
   settings whole = *s;
-  whole.devices.threads = s->devices.count, whole.devices.count = 1;
+  whole.lower.devices.threads = s->lower.devices.count, whole.lower.devices.count = 1;
   hardware_here(path, sizeof path, true);
   return measure_into(&whole, path, seconds / 3);
 }

@@ -258,8 +258,8 @@ typedef struct running {
 static sl_status start(const settings *s, const probe *p, int devices, running *r) {
   settings own = *s;
   int groups = devices / p->stages;
-  own.devices.count = devices;
-  const sl_lower_options options = {.parallel.stages = p->stages, .parallel.data = groups, .devices = own.devices,
+  own.lower.devices.count = devices;
+  const sl_lower_options options = {.parallel.stages = p->stages, .parallel.data = groups, .devices = own.lower.devices,
                                     .schedule.grain = p->grain, .numbers.dtype = settings_dtype(s)};
   r->graph = make_graph(p, groups);
   sl_status status = sl_graph_status(r->graph);

@@ -33,7 +33,7 @@ static sl_status read_settings(settings *s) {
   if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");
   if (!settings_text(s, "tick") && !settings_text(s, "machine"))
     return sl_fail(SL_E_USAGE, "--slo: how long does a tick take? --tick says, or --machine");
-  s->devices.kind = "timed";
+  s->lower.devices.kind = "timed";
   return SL_OK;
 }
 
@@ -53,7 +53,7 @@ static sl_status slo_main_find(settings *s) {
   words_model(s, &h.model); /* as given: weights specify the rest */
   sl_status status = levels_read(sl_arg_text(s->run, "slo"), &h.levels);
   if (!status) status = serving_read(s);
-  h.budget = s->devices.budget_bytes;
+  h.budget = s->lower.devices.budget_bytes;
   if (!status) status = serving_arrivals(s, &h.came);
   if (!status) status = serving_cost(s, &h.cost, &h.costed, &h.whole);
   if (!status) status = space_read(&h);

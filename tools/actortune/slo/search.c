@@ -45,7 +45,7 @@ typedef struct job {
 static void note_wrong(job *j, sl_status status) {
   if (j->wrong) return;
   j->wrong = status;
-  j->why = sli_strdup(sl_detail());
+  j->why = options_named(sl_detail());
 }
 
 static bool find_bytes(job *j, server *c, sl_session_info *about) {

@@ -20,9 +20,9 @@ static int64_t longest(const hunt *h, bool answer) {
 /* Adds numbers of stages: every number up to a few, then doubling, up to the number of devices. */
 static void usual_stages(const hunt *h, numbers *to) {
   enum { FEW = 8 };
-  int most = h->settings->devices.count;
+  int most = h->settings->lower.devices.count;
   if (sl_arg_given(h->settings->run, "stages", 0)) {
-    numbers_add(to, h->settings->stages);
+    numbers_add(to, h->settings->lower.parallel.stages);
     return;
   }
   for (int n = 1; n < most; n = n < FEW ? n + 1 : 2 * n) numbers_add(to, n);
@@ -53,11 +53,11 @@ static sl_status read_admits(const hunt *h, numbers *to) {
 
 static sl_status read_pages(const hunt *h, numbers *to) {
   const settings *s = h->settings;
-  for (int i = 0; i < s->nquotas; i++) {
-    if (strcmp(s->quotas[i].name, "kv") || s->quotas[i].stage != SL_NONE)
+  for (int i = 0; i < s->lower.memory.nquotas; i++) {
+    if (strcmp(s->lower.memory.quotas[i].name, "kv") || s->lower.memory.quotas[i].stage != SL_NONE)
       return sl_fail(SL_E_USAGE, "--quota %s: of a model that is served only the pages of all stages can be said, kv=N",
                      sl_arg_given(s->run, "quota", i));
-    numbers_add(to, s->quotas[i].slots);
+    numbers_add(to, s->lower.memory.quotas[i].slots);
   }
   return to->count <= SPACE_MOST ? SL_OK : sl_fail(SL_E_USAGE, "--quota: at most %d are tried", SPACE_MOST);
 }

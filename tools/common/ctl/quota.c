@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/compile/compile.h"
 #include "graph/lower/lower.h"
 #include "tools/common/ctl/ctl.h"
 

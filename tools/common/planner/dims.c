@@ -107,7 +107,7 @@ static bool is_among(const char *name, const char *const *list) {
 }
 
 sl_space planner_away(const planner *p) {
-  const sli_kind *kind = sli_kind_find(p->settings->devices.kind);
+  const sli_kind *kind = sli_kind_find(p->settings->lower.devices.kind);
   return kind->move[SL_SPACE_HOST] ? SL_SPACE_HOST : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK : SL_SPACE_DEVICE;
 }
 

@@ -16,7 +16,7 @@ void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ct
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static void apply_home(const planner *p, const char *word, sli_arena *arena, settings *to) {
-  sl_home_options *homes = &to->kept.homes;
+  sl_home_options *homes = &to->lower.memory.homes;
   bool both = !strcmp(word, "both");
   if (!strcmp(word, "device")) return;
   sl_home *all = sli_arena_alloc(arena, (size_t)(homes->count + 2) * sizeof *all);
@@ -37,13 +37,13 @@ static void add_said(void *ctx, const char *text) {
 }
 
 static void apply_relaxation(const plan_relaxation *relaxation, sli_arena *arena, settings *to) {
-  sl_quota *quotas = sli_arena_alloc(arena, (size_t)(to->nquotas + 2 * relaxation->stages) * sizeof *quotas);
-  said recompute = {arena, to->kept.recompute};
-  if (to->nquotas) memcpy(quotas, to->quotas, (size_t)to->nquotas * sizeof *quotas);
-  to->nquotas += planner_relaxation_quotas(relaxation, quotas + to->nquotas);
-  to->quotas = quotas;
+  sl_quota *quotas = sli_arena_alloc(arena, (size_t)(to->lower.memory.nquotas + 2 * relaxation->stages) * sizeof *quotas);
+  said recompute = {arena, to->lower.memory.recompute};
+  if (to->lower.memory.nquotas) memcpy(quotas, to->lower.memory.quotas, (size_t)to->lower.memory.nquotas * sizeof *quotas);
+  to->lower.memory.nquotas += planner_relaxation_quotas(relaxation, quotas + to->lower.memory.nquotas);
+  to->lower.memory.quotas = quotas;
   planner_relaxation_recompute(relaxation, add_said, &recompute);
-  to->kept.recompute = recompute.text;
+  to->lower.memory.recompute = recompute.text;
 }
 
 static const char *recompute_of(const plan_choice *c) {
@@ -53,19 +53,19 @@ static const char *recompute_of(const plan_choice *c) {
 
 static void planner_make_apply(const planner *p, const plan_choice *c, sli_arena *arena, settings *to) {
   *to = *p->settings;
-  to->stages = c->at[PLAN_STAGES];
-  to->grid.tensor = c->at[PLAN_TENSOR];
-  to->grid.data = c->at[PLAN_DATA];
-  to->grid.sequence = c->at[PLAN_SEQUENCE];
+  to->lower.parallel.stages = c->at[PLAN_STAGES];
+  to->lower.parallel.tensor = c->at[PLAN_TENSOR];
+  to->lower.parallel.data = c->at[PLAN_DATA];
+  to->lower.parallel.sequence = c->at[PLAN_SEQUENCE];
   to->pieces = c->at[PLAN_PIECES];
-  to->chunks = c->at[PLAN_CHUNKS];
-  to->schedule = planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]);
-  to->grid.experts = c->at[PLAN_EXPERTS];
-  if (p->experts) to->grid.expert_tensor = c->at[PLAN_EXPERT_TENSOR];
-  to->kept.recompute = recompute_of(c);
-  to->kept.shard = planner_word(PLAN_SHARD, c->at[PLAN_SHARD]);
-  to->devices.count = to->stages * settings_ranks(to);
-  to->devices.budget_bytes = 0;
+  to->lower.schedule.chunks = c->at[PLAN_CHUNKS];
+  to->lower.schedule.name = planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]);
+  to->lower.experts.parallel = c->at[PLAN_EXPERTS];
+  if (p->experts) to->lower.experts.tensor = c->at[PLAN_EXPERT_TENSOR];
+  to->lower.memory.recompute = recompute_of(c);
+  to->lower.memory.shard = planner_word(PLAN_SHARD, c->at[PLAN_SHARD]);
+  to->lower.devices.count = to->lower.parallel.stages * settings_ranks(to);
+  to->lower.devices.budget_bytes = 0;
   apply_home(p, planner_word(PLAN_HOME, c->at[PLAN_HOME]), arena, to);
   if (c->relaxation) apply_relaxation(c->relaxation, arena, to);
 }

@@ -158,11 +158,11 @@ static int number_of(const settings *s, const char *name) {
 }
 
 sl_status planner_init(planner *p, const settings *s) {
-  const sli_kind *kind = sli_kind_find(s->devices.kind);
-  bool known = sli_cost_is_given(&s->modelled.cost) || s->profile || s->modelled.hardware.flops_per_second > 0;
-  *p = (planner){.settings = s, .devices = SLI_MAX(s->devices.count, 1), .batch = number_of(s, "batch"), .layers = number_of(s, "layers"),
+  const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
+  bool known = sli_cost_is_given(&s->lower.simulation.cost) || s->profile || s->modelled.hardware.flops_per_second > 0;
+  *p = (planner){.settings = s, .devices = SLI_MAX(s->lower.devices.count, 1), .batch = number_of(s, "batch"), .layers = number_of(s, "layers"),
                  .experts = number_of(s, "experts"), .points = 1,
-                 .threads = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .budget = s->devices.budget_bytes};
+                 .threads = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .budget = s->lower.devices.budget_bytes};
   for (int d = 0; d < PLAN_DIMS; d++) p->fixed[d] = -1;
   if (sl_arg_given(s->run, "quota", 0)) p->fixed[PLAN_QUOTAS] = 0;
   if (sl_arg_given(s->run, "home", 0)) p->fixed[PLAN_HOME] = 0;

@@ -17,8 +17,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "graph/lower/lower.h"
-#include "graph/lower/ir.h"
+#include "graph/place/place.h"
 
 typedef struct search {
   sli_inputs in; /* with the search's own assign */
@@ -195,14 +194,14 @@ static bool look(search *s, const int *now) {
   double own = seconds(s);
   s->least = INFINITY;
   memcpy(nesting, s->in.layout.nesting, sizeof nesting);
-  sli_lower_canon(s->in.options->simulation.hardware, s->n, s->order);
+  sli_place_order(s->in.options->simulation.hardware, s->n, s->order);
   anneal_begin(s, nesting, 0);
   anneal(s);
   for (int i = 0; i < s->n; i++) anneal_put(s, i, s->best[i]);
   return s->least < own * (1 - 1e-6);
 }
 
-char *sli_lower_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h, uint64_t seed) {
+char *sli_place_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h, uint64_t seed) {
   sl_lower_options options = *in->options;
   int n = in->p * sli_grid_ranks(&in->grid);
   if (!sent || n < 2) return NULL;

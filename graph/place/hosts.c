@@ -6,7 +6,7 @@
  * one device of a stage stands for its whole grid, each pair of stages has as many pairs of
  * devices as there are ranks. Each row of an axis then has as many members on other hosts as the
  * layout says, and a device receives equally from all others of its row. */
-#include "graph/lower/ir.h"
+#include "graph/place/place.h"
 
 typedef struct crossing {
   const sli_inputs *in;
@@ -51,7 +51,7 @@ static void add_exchanged(const crossing *c, uint64_t (*exchanged)[SLI_AXES]) {
         c->to[sli_axes[a].traffic] += (double)exchanged[d][a] * share_outside(c, &grid, d, r, a);
 }
 
-void sli_lower_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exchanged)[SLI_AXES],
+void sli_place_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exchanged)[SLI_AXES],
                        int per_host, double to[SL_TRAFFIC_COUNT]) {
   crossing c = {.in = in, .per_host = SLI_MAX(per_host, 1), .ranks = sli_grid_ranks(&in->grid), .to = to};
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++) to[t] = 0;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "graph/lower/lower.h"
+#include "graph/place/place.h"
 
 typedef struct keys {
   const sl_hardware *h;
@@ -99,7 +99,7 @@ static void tell_apart(keys *k, int step) {
     }
 }
 
-void sli_lower_canon(const sl_hardware *h, int devices, int *order) {
+void sli_place_order(const sl_hardware *h, int devices, int *order) {
   uint64_t *words = sli_calloc(3 * (size_t)devices, sizeof *words);
   keys k = {h, devices, SLI_MAX(h->devices_per_host, 1), order, words, words + devices, words + 2 * devices};
   for (int d = 0; d < devices; d++) order[d] = d;

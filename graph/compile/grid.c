@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options for several devices per stage. */
+#include "graph/compile/inner.h"
+
+#include <string.h>
+
+/* ---- sequences ---------------------------------------------------------------------------- */
+
+static const struct finding {
+  const char *name;
+  bool heads, ring;
+} attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
+
+static const struct positions_of {
+  const char *name;
+  bool zigzag;
+} layouts[] = {{"contiguous", false}, {"zigzag", true}};
+
+static sl_status find_attention(const char *name, sli_inputs *in) {
+  for (size_t i = 0; i < SLI_COUNT(attentions); i++)
+    if (!name || !strcmp(attentions[i].name, name)) {
+      in->by_heads = attentions[i].heads;
+      in->by_ring = attentions[i].ring;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known", name);
+}
+
+static sl_status find_layout(const char *name, bool *zigzag) {
+  for (size_t i = 0; i < SLI_COUNT(layouts); i++)
+    if (!strcmp(layouts[i].name, name)) {
+      *zigzag = layouts[i].zigzag;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
+}
+
+/* Reads how attention gets the positions of other devices, and which positions each has. */
+static sl_status read_sequence(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  sli_grid *grid = &in->grid;
+  sl_status status = find_attention(o->parallel.sequence_attention, in);
+  grid->zigzag = in->by_ring;
+  if (!status && o->parallel.sequence_layout) status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
+  if (status) return status;
+  if (in->by_heads && in->by_ring && o->parallel.sequence_layout) in->by_heads = !grid->zigzag;
+  if (o->parallel.sequence_layout && grid->zigzag && !in->by_ring)
+    return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
+                   "(parallel.sequence_attention ring), where else all would not have as much to do");
+  return SL_OK;
+}
+
+/* ---- grids -------------------------------------------------------------------------------- */
+
+static const struct sharding {
+  const char *name;
+  sli_sharding what;
+} shardings[] = {{"nothing", SLI_SHARD_NOTHING},
+                 {"optimizer", SLI_SHARD_OPTIMIZER},
+                 {"gradients", SLI_SHARD_GRADIENTS},
+                 {"parameters", SLI_SHARD_PARAMETERS}};
+
+static sl_status find_sharding(const char *name, sli_sharding *out) {
+  for (size_t i = 0; i < SLI_COUNT(shardings); i++)
+    if (!name || !strcmp(shardings[i].name, name)) {
+      *out = shardings[i].what;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown shard '%s': nothing, optimizer, gradients and parameters are "
+                 "known", name);
+}
+
+static const struct grain {
+  const char *name;
+  bool by_block;
+} grains[] = {{"pass", false}, {"layer", true}};
+
+static sl_status find_grain(const char *name, bool *by_block) {
+  for (size_t i = 0; i < SLI_COUNT(grains); i++)
+    if (!strcmp(grains[i].name, name)) {
+      *by_block = grains[i].by_block;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
+}
+
+static sl_status find_exchange(const char *how, bool *in_line) {
+  *in_line = how && !strcmp(how, "inline");
+  if (!how || *in_line || !strcmp(how, "beside")) return SL_OK;
+  return sl_fail(SL_E_USAGE, "unknown exchange '%s': inline and beside are known", how);
+}
+
+/* Requires tasks by block, for the given reason. */
+static sl_status want_blocks(sli_inputs *in, const char *why) {
+  const char *grain = in->options->schedule.grain;
+  if (grain && !in->by_block)
+    return sl_fail(SL_E_USAGE, "grain %s: %s, which needs grain layer", grain, why);
+  in->by_block = true;
+  return SL_OK;
+}
+
+/* Reads the order of pieces: "tokens" or "layers". */
+static sl_status find_piece_order(sli_inputs *in) {
+  const char *order = in->options->schedule.piece_order;
+  if (!order || !strcmp(order, "tokens")) return SL_OK;
+  if (strcmp(order, "layers"))
+    return sl_fail(SL_E_USAGE, "unknown piece order '%s': tokens and layers are known", order);
+  if (in->k == 1)
+    return sl_fail(SL_E_USAGE, "piece order layers: sequences are not cut in pieces (--pieces K)");
+  in->layers = true;
+  return want_blocks(in, "with piece order layers pieces go on block by block");
+}
+
+/* Checks that experts divide the devices of the data axis, or of the data and tensor axes. */
+static sl_status check_experts(const sl_lower_options *o) {
+  int data = SLI_MAX(o->parallel.data, 1), tensor = SLI_MAX(o->parallel.tensor, 1), experts = SLI_MAX(o->experts.parallel, 1);
+  if (data * tensor % experts && tensor == 1)
+    return sl_fail(SL_E_USAGE, "experts.parallel %d does not divide parallel.data %d: which devices would have "
+                   "which experts?", experts, data);
+  if (data * tensor % experts)
+    return sl_fail(SL_E_USAGE, "experts.parallel %d does not divide the %d devices of parallel.data %d and parallel.tensor %d: "
+                   "which would have which experts?", experts, data * tensor, data, tensor);
+  if (o->experts.tensor > 1 && (o->experts.tensor != tensor || data % experts))
+    return sl_fail(SL_E_USAGE, "experts.tensor %d: an expert lies on one device (1); or, where experts.parallel divides "
+                   "parallel.data, on all %d of parallel.tensor", o->experts.tensor, tensor);
+  if (o->parallel.free_data && (data % experts || o->experts.tensor))
+    return sl_fail(SL_E_USAGE, "experts.parallel %d: parallel.free_data %d leaves open what devices share; parallel.data and "
+                   "parallel.tensor say", experts, tensor);
+  if (o->experts.rows && !(o->experts.rows >= 1))
+    return sl_fail(SL_E_USAGE, "experts.rows %g is less than an even share of the rows, which is 1", o->experts.rows);
+  if (o->experts.rows && experts == 1)
+    return sl_fail(SL_E_USAGE, "experts.rows %g: on which devices? experts.parallel says", o->experts.rows);
+  return SL_OK;
+}
+
+/* Reads the expected routing of rows. It applies to devices that shard the experts and hold no
+ * values. */
+static sl_status read_routing(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  const sli_loads *loads;
+  sl_status status = sli_loads_read(o->experts.routing, &in->g->arena, &loads);
+  if (status || !o->experts.routing || !strcmp(o->experts.routing, "learned")) return status;
+  if (!in->kind->modelled)
+    return sl_fail(SL_E_USAGE, "experts.routing %s: on %s devices rows go where the model sends them; timed ones it can be "
+                   "said of", o->experts.routing, in->kind->name);
+  if (o->experts.parallel < 2)
+    return sl_fail(SL_E_USAGE, "experts.routing %s: to which devices? experts.parallel says", o->experts.routing);
+  in->grid.loads = loads;
+  return SL_OK;
+}
+
+/* Reads the barriers of a vocabulary sharded over all stages; a single stage waits for no other. */
+static sl_status read_barriers(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  enum { MOST = 2 };
+  if (o->vocabulary.barriers < 0 || o->vocabulary.barriers > MOST)
+    return sl_fail(SL_E_USAGE, "vocabulary.barriers %d: a microbatch waits for all stages once or twice",
+                   o->vocabulary.barriers);
+  if (o->vocabulary.barriers && !o->vocabulary.parallel)
+    return sl_fail(SL_E_USAGE, "vocabulary.barriers %d: without vocabulary.parallel no stage waits for the others",
+                   o->vocabulary.barriers);
+  if (o->vocabulary.parallel && in->p > 1) in->barriers = o->vocabulary.barriers ? o->vocabulary.barriers : MOST;
+  return SL_OK;
+}
+
+sl_status sli_compile_grid(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  int axes = 0;
+  sl_status status = check_experts(o);
+  if (!status) status = read_routing(in);
+  if (status) return status;
+  in->grid.folded = sli_grid_sizes(o, in->grid.size);
+  in->grid.expert_rows = o->experts.rows;
+  for (int a = 0; a < SLI_AXES; a++) axes += in->grid.size[a] > 1;
+  in->grid.alike = o->simulation.alike && axes && !o->vocabulary.parallel && !in->grid.loads;
+  in->ranks = in->grid.alike ? 1 : sli_grid_ranks(&in->grid);
+  in->devices = in->p * in->ranks;
+  in->by_axis = axes > 1 && !in->kind->computes;
+  status = read_barriers(in);
+  if (!status) status = sli_lower_layout(in);
+  if (status) return status;
+  sli_lower_axis_links(in);
+  status = read_sequence(in);
+  if (!status) status = find_sharding(o->memory.shard, &in->sharding);
+  if (!status) status = find_exchange(o->parallel.exchange, &in->in_line);
+  /* exchanges start block by block */
+  in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
+  if (!status && o->schedule.grain) status = find_grain(o->schedule.grain, &in->by_block);
+  if (!status && sli_lower_moves(o))
+    status = want_blocks(in, "what lives elsewhere goes there block by block");
+  if (!status) status = find_piece_order(in);
+  in->by_block |= in->update_every != 1;
+  return status;
+}
