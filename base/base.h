@@ -98,6 +98,10 @@ static inline uint64_t sli_hash_real(uint64_t hash, double value) {
  * that are not UTF-8, become \xNN. Writes as much as fits; returns `out`. */
 char *sli_escape(char *out, size_t size, const char *text);
 
+/* Returns the word of a NULL-terminated list that is nearest to `text`, a mistyped one; NULL: none
+ * is near. */
+const char *sli_nearest(const char *const *words, const char *text);
+
 /* Formats "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);
 /* Formats "12.3 ms", "1.5 s" with four digits; and "5.1 Gflop/s" for 5.1e9 and "flop/s". Returns

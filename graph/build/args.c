@@ -295,32 +295,12 @@ void sl_options_print(const sl_option *options, FILE *out) {
   }
 }
 
-/* Returns the edit distance, counting letters inserted, dropped, changed, or swapped with the
- * next one. Three rows of the table are kept. */
-static size_t distance(const char *a, const char *b) {
-  enum { LONGEST = 64 };
-  size_t n = strlen(b), rows[3][LONGEST];
-  if (n >= LONGEST) return SIZE_MAX;
-  for (size_t j = 0; j <= n; j++) rows[0][j] = j;
-  size_t i = 1;
-  for (; a[i - 1]; i++) {
-    size_t *row = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-    row[0] = i;
-    for (size_t j = 1; j <= n; j++) {
-      row[j] = SLI_MIN(last[j - 1] + (a[i - 1] != b[j - 1]), SLI_MIN(last[j], row[j - 1]) + 1);
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = SLI_MIN(row[j], before[j - 2] + 1);
-    }
-  }
-  return rows[(i - 1) % 3][n];
-}
-
 const char *sl_options_nearest(const sl_option *options, const char *name) {
-  const char *best = NULL;
-  size_t least = SLI_MAX(strlen(name) / 2, (size_t)1) + 1;
-  for (const sl_option *o = options; o && o->name; o++) {
-    size_t d = distance(name, o->name);
-    if (d < least) least = d, best = o->name;
-  }
-  return best;
+  size_t n = 0;
+  while (options && options[n].name) n++;
+  const char **names = sli_calloc(n + 1, sizeof *names);
+  for (size_t i = 0; i < n; i++) names[i] = options[i].name;
+  const char *near = sli_nearest(names, name);
+  free(names);
+  return near;
 }

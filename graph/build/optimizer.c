@@ -100,30 +100,40 @@ sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
 
 /* ---- settings of the user ---------------------------------------------------------------- */
 
+/* Returns "; did you mean WORD?", or "" if no word is near. */
+static const char *meant(sl_graph *g, const char *const *words, const char *text) {
+  const char *near = *text ? sli_nearest(words, text) : NULL;
+  return near ? sli_arena_format(&g->arena, "; did you mean %s?", near) : "";
+}
+
 static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
-  const char *list, *name = split(g, text, &list), *known = "";
+  enum { MOST = 32 };
+  const char *list, *name = split(g, text, &list), *known = "", *names[MOST + 1] = {0};
+  int n = 0;
   const sl_op *row = o->rule && !strcmp(o->rule->name, name) ? o->rule : sl_op_find(name);
   for (int i = 0; sl_ops[i]; i++)
-    if (sl_ops[i]->update)
+    if (sl_ops[i]->update && n < MOST) {
+      names[n++] = sl_ops[i]->name;
       known = sli_arena_format(&g->arena, "%s%s%s", known, *known ? ", " : "", sl_ops[i]->name);
+    }
   if (!row || !row->update)
-    return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own", name,
-                         known);
+    return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own%s", name,
+                         known, meant(g, names, name));
   o->rule = row;
   return read_settings(g, "optimizer", text, list, of_optimizer, o);
 }
 
 static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o) {
   static const char *const names[] = {[SL_RATE_CONSTANT] = "constant", [SL_RATE_LINEAR] = "linear",
-                                      [SL_RATE_COSINE] = "cosine", [SL_RATE_WSD] = "wsd"};
+                                      [SL_RATE_COSINE] = "cosine", [SL_RATE_WSD] = "wsd", NULL};
   const char *list, *name = split(g, text, &list);
   o->rate = NULL;
   o->schedule = SL_RATE_DEFAULT;
-  for (size_t i = SL_RATE_CONSTANT; i < SLI_COUNT(names); i++)
+  for (size_t i = SL_RATE_CONSTANT; names[i]; i++)
     if (!strcmp(names[i], name)) o->schedule = (sl_rate)i;
   if (o->schedule == SL_RATE_DEFAULT)
     return sl_graph_fail(g, SL_E_USAGE, "learning-rate schedule %s: constant, linear, cosine and "
-                         "wsd are known", name);
+                         "wsd are known%s", name, meant(g, names + SL_RATE_CONSTANT, name));
   return read_settings(g, "learning-rate schedule", text, list, of_schedule, o);
 }
 

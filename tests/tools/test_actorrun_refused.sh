@@ -34,6 +34,13 @@ refused 2 "unknown option --stpes; did you mean --steps?" --stpes 3 gpt
 refused 2 "unknown option --layer; did you mean --layers?" gpt --layer 3
 refused 2 "unknown option -x" -x gpt
 refused 2 "unknown model gtp; did you mean gpt?" gtp
+refused 2 "unknown model staus; did you mean status?" staus
+refused 2 "actorrun: no/gpt: no such file" no/gpt gpt
+refused 2 "actorrun: --init nosuch.gguf: no such file" --init nosuch.gguf --data x
+refused 2 ", auto; did you mean 1f1b?" --schedule 1fb1 gpt $small
+refused 2 "optimizer, gradients, parameters; did you mean optimizer?" --shard optimiser gpt $small
+refused 2 "the model's own; did you mean adam?" --optimizer adma gpt $small
+refused 2 "wsd are known; did you mean cosine?" --lr-schedule cosin gpt $small
 refused 2 "--steps needs a value" --steps
 refused 2 "--steps many: not a whole number" --steps many gpt
 refused 2 "--steps -1: must be between" --steps -1 gpt
@@ -95,6 +102,12 @@ refused 2 "cannot load nowhere.so" nowhere.so
 printf 'int x = ;\n' >bad.c
 run 2 bad.c
 says "compiling bad.c failed" err; says "bad.c:1" err
+# A misspelt function, an argument of another type.
+for mistake in 'sl_gleu(x, x);' 'sl_graph_status(args);' 'const char *name = 3; (void)name;'; do
+  printf '#include <sluice/sluice.h>\nstatic int x;\nint f(sl_args *args);\nint f(sl_args *args) {\n  (void)args;\n  %s\n  return x;\n}\n' "$mistake" >bad.c
+  run 2 bad.c
+  says "compiling bad.c failed" err; says "bad.c:6:" err; says " error: " err
+done
 printf 'int x;\n' >nothing.c
 refused 2 "nothing.c exports no model" nothing.c
 CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c

@@ -194,12 +194,20 @@ static sl_status run_to_file(const command *c, const options *o, const sl_trace 
   return status;
 }
 
+static sl_status unknown_command(const char *word) {
+  const char *names[SLI_COUNT(commands) + 2] = {"diff"};
+  for (size_t i = 0; i < SLI_COUNT(commands); i++) names[i + 1] = commands[i].name;
+  const char *near = sli_nearest(names, word);
+  if (near) return sl_fail(SL_E_USAGE, "unknown command %s; did you mean %s?", word, near);
+  return sl_fail(SL_E_USAGE, "unknown command %s; actortrace --help lists them", word);
+}
+
 static sl_status actortrace_main_run(char **argv) {
   options o = {.step = -1, .device = -1, .color = -1};
   const command *c = find_command(argv[1]);
   bool diff = !strcmp(argv[1], "diff");
   if (!c && !diff)
-    return sl_fail(SL_E_USAGE, "unknown command %s; actortrace --help lists them", argv[1]);
+    return unknown_command(argv[1]);
   sl_status status = read_words(argv, &o);
   if (status) return status;
   if (!o.path || diff != (o.other != NULL))

@@ -132,7 +132,8 @@ static sl_status compile(const char *source, const char *object, const char *fol
   char *words[MAX_WORDS] = {0};
   int n = split_words(text, words);
   if (!n) words[n++] = "cc";
-  char *rest[] = {"-std=gnu17", "-O2", "-g", "-Wall", "-fPIC", "-shared", flag,
+  char *rest[] = {"-std=gnu17", "-O2", "-g", "-Wall", "-Werror=implicit-function-declaration",
+                  "-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-fPIC", "-shared", flag,
                   "-o", (char *)object, (char *)source, "-lm", NULL};
   for (size_t i = 0; i < SLI_COUNT(rest); i++) words[n + (int)i] = rest[i];
   bool good = false;
@@ -159,18 +160,27 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
 
 /* ---- names --------------------------------------------------------------------------- */
 
-static sl_status unknown_model(const char *word) {
-  sl_option names[16] = {{0}};
-  char list[256] = "";
+/* Says whether a word can only be a file's. */
+static bool is_path(const char *word) { return strchr(word, '/') || strchr(word, '.'); }
+
+static sl_status unknown_model(const char *word, const char *commands) {
+  enum { MOST = 32 };
+  const char *names[MOST + 1] = {0};
+  char list[256] = "", *others = sli_strdup(commands ? commands : ""), *rest = NULL;
   size_t at = 0;
-  for (size_t i = 0; sli_models[i] && i + 1 < SLI_COUNT(names); i++) {
-    names[i].name = sli_models[i]->name;
-    at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i].name);
+  int n = 0;
+  for (; sli_models[n] && n < MOST; n++) {
+    names[n] = sli_models[n]->name;
+    at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", n ? ", " : "", names[n]);
   }
-  const char *near = sl_options_nearest(names, word);
-  if (near) return sl_fail(SL_E_USAGE, "unknown model %s; did you mean %s?", word, near);
-  return sl_fail(SL_E_USAGE, "unknown model %s: it is one of %s, or a FILE.c or FILE.so", word,
-                 list);
+  for (char *c = strtok_r(others, " ", &rest); c && n < MOST; c = strtok_r(NULL, " ", &rest)) names[n++] = c;
+  const char *near = sli_nearest(names, word);
+  sl_status status = SL_E_USAGE;
+  if (is_path(word) && access(word, F_OK)) status = sl_fail(SL_E_INPUT, "%s: no such file", word);
+  else if (near) sl_fail(status, "unknown model %s; did you mean %s?", word, near);
+  else sl_fail(status, "unknown model %s: it is one of %s, or a FILE.c or FILE.so", word, list);
+  free(others);
+  return status;
 }
 
 static const sl_model *find_shipped(const char *word) {
@@ -181,9 +191,9 @@ static const sl_model *find_shipped(const char *word) {
 
 bool model_is_shipped(const char *word) { return find_shipped(word); }
 
-sl_status model_find(const char *word, const sl_model **out) {
+sl_status model_find(const char *word, const char *commands, const sl_model **out) {
   if (ends_with(word, ".c")) return compile_and_load(word, out);
   if (ends_with(word, ".so")) return common_model_load(word, word, out);
   *out = find_shipped(word);
-  return *out ? SL_OK : unknown_model(word);
+  return *out ? SL_OK : unknown_model(word, commands);
 }

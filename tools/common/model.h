@@ -5,8 +5,9 @@
 
 #include <sluice/model.h>
 
-/* Finds a built-in name, FILE.so or FILE.c. The model stays loaded for the life of the process. */
 bool model_is_shipped(const char *word); /* tested by name */
-sl_status model_find(const char *word, const sl_model **out);
+/* Finds a built-in name, FILE.so or FILE.c. The model stays loaded for the life of the process.
+ * `commands`: other words, for an error, that could have been meant, or NULL. */
+sl_status model_find(const char *word, const char *commands, const sl_model **out);
 
 #endif

@@ -187,18 +187,17 @@ sl_option *options_offered(const sl_option *table, const tool_option *own, const
 /* ---- words ------------------------------------------------------------------------------ */
 
 sl_status options_check_word(const char *option, const char *text, const char *const *words) {
-  sl_option names[32] = {{0}};
   char list[512] = "";
-  size_t at = 0, n = 0;
+  size_t at = 0;
+  const char *near = *text ? sli_nearest(words, text) : NULL;
   for (; *words; words++) {
     if (!strcmp(text, *words)) return SL_OK;
-    if (**words && n + 1 < SLI_COUNT(names)) names[n++].name = *words;
     if (**words && at < sizeof list)
       at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *words);
   }
-  const char *near = sl_options_nearest(names, text);
-  return sl_fail(SL_E_USAGE, "--%s %s: it is one of %s%s%s%s", option, text, list, near ? "; did you mean " : "",
-                 near ? near : "", near ? "?" : "");
+  if (near && *near) sl_fail(SL_E_USAGE, "--%s %s: it is one of %s; did you mean %s?", option, text, list, near);
+  else sl_fail(SL_E_USAGE, "--%s %s: it is one of %s", option, text, list);
+  return SL_E_USAGE;
 }
 
 static const struct {

@@ -108,7 +108,7 @@ static sl_status take_model(settings *s, const char *word) {
   const char *name;
   s->model_word = word;
   sl_status status = name_model(s, word, &name);
-  if (!status) status = model_find(name, &s->model);
+  if (!status) status = model_find(name, s->tool->commands, &s->model);
   return status ? status : sl_args_create(s->model->options, &s->model_args);
 }
 
@@ -149,10 +149,11 @@ static sl_status take_model_and(settings *s, char **words, int at, const int *ea
 /* Without a word for it the model is what the weights of --init are of. */
 static sl_status take_init(settings *s, int nwords, char **words, const int *early, int count) {
   const char *init = s->model || !s->tool->takes_weights ? NULL : settings_text(s, "init"), *model = NULL;
+  if (init && access(init, F_OK)) return sl_fail(SL_E_INPUT, "--init %s: no such file", init);
   sl_status status = init ? pretrained_model(init, &model) : SL_OK;
   if (status || !model) return status;
   s->model_word = model;
-  status = model_find(model, &s->model);
+  status = model_find(model, NULL, &s->model);
   if (!status) status = sl_args_create(s->model->options, &s->model_args);
   for (int e = 0; e < count && !status; e++) status = take_early(s, nwords - early[e], words + early[e]);
   return status;
