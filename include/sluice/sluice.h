@@ -18,6 +18,7 @@
 #include <sluice/session.h>
 #include <sluice/state.h>
 #include <sluice/status.h>
+#include <sluice/tokenizer.h>
 #include <sluice/trace.h>
 #include <sluice/version.h>
 #endif

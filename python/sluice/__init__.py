@@ -30,15 +30,17 @@ from ._statuses import __all__ as _statuses
 from .calls import function, ops
 from .errors import Error, Fit
 from .graph import Graph
+from .models import Model, Tokenizer, load, models
 from .run import Evaluation, Parameters, Run, Step
 from .tensor import Init, Tensor, constant, normal, uniform
+from .text import Session
 from .trace import Trace
 from .tune import Point, Tuning, measure, predict, tune
 
 __version__: str = _library.text(_library.lib.sl_version())
 
-__all__ = ["Error", "Evaluation", "Fit", "Graph", "Init", "Parameters", "Point", "Run", "Step", "Tensor", "Trace",
-           "Tuning", "constant", "function", "measure", "normal", "ops", "predict", "schedules", "tool", "tune",
+__all__ = ["Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Point", "Run", "Session", "Step", "Tensor", "Tokenizer", "Trace",
+           "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "predict", "schedules", "tool", "tune",
            "uniform", "__version__"]
 __all__ += _statuses
 

@@ -31,7 +31,12 @@ def _find(stem):
     raise ImportError("there is no %s in %s; SLUICE_PREFIX says where it is" % (stem, _prefix()))
 
 
-lib: Any = ffi.dlopen(_find("libsluice"))
+def load(stem: str) -> Any:
+    """An installed library, by its name without an end. Models in C find its functions."""
+    return ffi.dlopen(_find(stem), ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
+
+
+lib: Any = load("libsluice")
 
 
 def tool(name: str) -> str:
@@ -210,6 +215,11 @@ def written(write):
 
 
 _libc = ffi.dlopen(None)
+
+
+def free(pointer: Any) -> None:
+    """Gives back what C has allocated for its caller."""
+    _libc.free(pointer)
 
 
 def owned(pointer, destroy):

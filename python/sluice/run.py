@@ -314,6 +314,16 @@ def training_of(optimizer: Optional[str] = None, lr_schedule: Optional[str] = No
             "lora": lora or None}
 
 
+def _adapter_modules(folder: Path) -> List[str]:
+    """The lora texts of a folder in PEFT's format."""
+    keep: List[Any] = []
+    count, out = ffi.new("int *"), ffi.new("char ***")
+    c.check(lib.sl_adapter_modules(c.chars(folder, keep), count, out))
+    texts = [c.text(t) for t in out[0][0:count[0]]]
+    c.free(out[0])
+    return texts
+
+
 def _group(pattern: str, settings: Mapping[str, float]) -> str:
     names = {"lr": "lr", "learning_rate": "lr", "weight_decay": "decay", "decay": "decay", "lr_scale": "lr-scale"}
     wrong = [s for s in settings if s not in names]
@@ -342,7 +352,8 @@ class Run:
     {"weight_decay": 0}}, freeze=["wte"], lora={"h.*.attn": 8} go before the model's own (docs/training.md), and
     total_steps is where a schedule ends that does not say so.
 
-    `weights` is a safetensors or GGUF file or a Hugging Face folder to begin with. `checkpoints` is a directory,
+    `weights` is a safetensors or GGUF file or a Hugging Face folder to begin with, and `adapter` a folder of LoRA
+    adapters in PEFT's format. `checkpoints` is a directory,
     written every `every` steps; with resume=True the run goes on from the newest, `fingerprint` has settings a resumed run
     must not change, and resume_with="lr,data" names what it may.
 
@@ -352,7 +363,7 @@ class Run:
     GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows", "tokenizer")
     TRAINING = ("optimizer", "lr_schedule", "groups", "freeze", "lora", "total_steps")
     OWN = ("stages", "seed", "weights", "checkpoints", "every", "kept", "resume", "resume_with", "fingerprint",
-           "trace_records", "devices", "threads", "memory", "quotas", "homes")
+           "trace_records", "adapter", "devices", "threads", "memory", "quotas", "homes")
     ALSO = {"learning_rate_schedule": "lr_schedule", "lr_scheduler": "lr_schedule", "frozen": "freeze",
             "save_every": "every", "gradient_accumulation": "microbatches"}
 
@@ -375,7 +386,13 @@ class Run:
         self.seed, self.closed, self.halted = seed, False, False
         self.job = self.checkpoints = ffi.NULL
         self.plan: Any = None
+        adapter = given.pop("adapter", None)
         graph = {k: given.pop(k) for k in self.GRAPH[1:] if k in given}
+        if getattr(model, "tokenizer_path", None):
+            graph.setdefault("tokenizer", model.tokenizer_path)  # type: ignore[attr-defined]
+        weights = weights or getattr(model, "weights", None)
+        if adapter:
+            given["lora"] = _adapter_modules(adapter)
         training = training_of(**{k: given.pop(k) for k in self.TRAINING if k in given})
         self.training = c.record("sl_training", training, self.keep)
         self.graph_options = dict(graph, microbatches=microbatches, stages=stages, training=self.training)
@@ -383,6 +400,8 @@ class Run:
         try:
             files = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume, "resume_with": resume_with}
             self._open(files, dict(fingerprint or {}, seed=seed), trace_records, weights)
+            if adapter and not self.first_step:
+                c.check(lib.sl_adapter_load(c.chars(adapter, self.keep), self.plan.lowered, self.plan.runtime))
         except BaseException:
             self.close()
             raise
@@ -529,9 +548,21 @@ class Run:
         return self._infer(arrays, loss=False)
 
     def evaluate(self, **arrays: Any) -> Dict[str, Any]:
-        """{"loss": its mean over these rows}, the model's metrics alike, and its outputs as arrays."""
+        """{"loss": its mean over these rows}, the model's metrics alike, and its outputs as arrays. A shipped model takes
+        `tokens`, rows of one more than it reads, of which it predicts all but the first."""
+        if hasattr(self.model, "args") and set(arrays) == {"tokens"}:
+            return self._evaluate_tokens(numpy.asarray(arrays["tokens"]))
         found, metrics = self._infer(arrays, loss=True, names=True)
         return {name: float(a.mean()) if name in metrics else a for name, a in found.items()}
+
+    def _evaluate_tokens(self, tokens):
+        if tokens.ndim != 2 or tokens.shape[1] < 2:
+            raise ValueError("tokens are rows of two or more, not %s" % list(tokens.shape))
+        logits = self.infer(tokens=tokens[:, :-1])["logits"]
+        most = logits.max(-1, keepdims=True)
+        sums = numpy.log(numpy.exp((logits - most).astype(numpy.float64)).sum(-1)) + most[..., 0]
+        right = numpy.take_along_axis(logits, tokens[:, 1:, None].astype(numpy.int64), -1)[..., 0]
+        return {"loss": float((sums - right).mean()), "logits": logits}
 
     def _infer(self, arrays, loss, names=False):
         if not arrays:
@@ -540,7 +571,10 @@ class Run:
 
         def take(_, name, sl_type, data):
             got[c.text(name)].append(c.array(sl_type[0], data))
-        plan = _Plan(self.model, {"infer": True, "given": arrays, "loss": loss},
+        model = self.model
+        if hasattr(model, "for_rows") and "tokens" in arrays:
+            model = model.for_rows(numpy.asarray(arrays["tokens"]))
+        plan = _Plan(model, {"infer": True, "given": arrays, "loss": loss, "training": self.training},
                      lower_record(keep, on_output=take, stages=1))
         try:
             unused = sorted(set(arrays) - plan.graph.used - ({"tokens"} if "tokens" in arrays else set()))
@@ -566,8 +600,24 @@ class Run:
             return len(arrays["tokens"])
         raise TypeError("the model has no data called %s" % " or ".join(arrays))
 
+    def generate(self, prompt: Any, **settings: Any) -> Any:
+        """Continues a text, tokens, a conversation, or several at once, with the parameters as they are now, adapters
+        among them: generate("Once", max_tokens=100, temperature=0.8, top_k=0, top_p=0, seed=1, on_text=print)."""
+        from .text import Session
+        with Session(self.model, self) as session:
+            return session.generate(prompt, **settings)
+
+    def save_adapter(self, folder: Path, base: Optional[str] = None) -> None:
+        """Writes the adapters alone, in PEFT's format; `base` names the model that they belong to."""
+        c.check(lib.sl_adapter_save(c.chars(folder, self.keep), c.chars(base, self.keep) if base else ffi.NULL,
+                                    self.plan.lowered, self.plan.runtime, self.job))
+
     def save(self, path: Path) -> None:
-        """Writes the parameters to a safetensors file."""
+        """Writes the parameters, adapters merged, to a safetensors file; of a shipped model to a Hugging Face folder
+        if the path is a folder or ends with a slash."""
+        if hasattr(self.model, "tokenizer_path") and (os.path.isdir(path) or os.fspath(path).endswith("/")):
+            self.model.save(path, self.plan.lowered, self.plan.runtime, self.job)  # type: ignore[attr-defined]
+            return
         c.check(lib.sl_weights_save(c.chars(path, self.keep), self.plan.lowered, self.plan.runtime,
                                     self.job))
 

@@ -110,17 +110,9 @@ sl_status outputs_check_report(const settings *s) {
   return outputs_try(s->run, written, SLI_COUNT(written), false);
 }
 
-/* Saves the weights from all processes; the first process writes the other files of a folder. */
 static sl_status save_model(const job *j, const char *save) {
-  if (!huggingface_is_folder(save)) return sl_weights_save(save, j->lowered, j->rt, j->processes);
-  const char *init = settings_text(j->settings, "init");
-  char *path = huggingface_file(save, "model.safetensors");
-  sl_status status = sl_weights_save(path, j->lowered, j->rt, j->processes);
-  free(path);
-  if (status || j->settings->process) return status;
-  status = huggingface_save(save, init && huggingface_is_folder(init) ? init : NULL, j->settings,
-                            j->lowered);
-  return !status && init && sli_gguf_is(init) ? gguf_save_tokenizer(init, save) : status;
+  if (huggingface_is_folder(save)) return pretrained_save(j->settings, save, j->lowered, j->rt, j->processes);
+  return sl_weights_save(save, j->lowered, j->rt, j->processes);
 }
 
 /* Saves the last checkpoint and --save. If one fails, the other is tried all the same. */

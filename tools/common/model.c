@@ -2,6 +2,8 @@
 /* Lookup of MODEL: a built-in, a shared object, or C source to be compiled. */
 #include "tools/common/model.h"
 
+#include <sluice/version.h>
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -45,25 +47,22 @@ static sl_status common_model_load(const char *path, const char *shown, const sl
 
 enum { MAX_WORDS = 64 };
 
-/* Finds the headers, which are beside the program both in a build tree and in an installation. */
+/* Finds the headers, which are beside the library and the tools both in a build tree and in an installation: in
+ * `include` of a folder above. */
 static sl_status include_folder(char **out) {
-  char exe[PATH_MAX];
-  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-  if (n < 0) return sl_fail(SL_E_IO, "cannot find this program's own place: %s", strerror(errno));
-  exe[n] = 0;
-  for (int up = 0; up < 2; up++) {
-    char *slash = strrchr(exe, '/');
-    if (slash) *slash = 0;
-  }
-  char *folder = sli_format("%s/include", exe), *probe = sli_format("%s/sluice/sluice.h", folder);
-  bool there = access(probe, R_OK) == 0;
-  sl_status status = there ? SL_OK : sl_fail(SL_E_INPUT, "the header %s is missing", probe);
-  free(probe);
-  if (there)
-    *out = folder;
-  else
+  Dl_info info;
+  char place[PATH_MAX], *slash;
+  if (!dladdr((const void *)sl_version, &info) || !realpath(info.dli_fname, place))
+    return sl_fail(SL_E_IO, "cannot find the library's own place");
+  while ((slash = strrchr(place, '/'))) {
+    *slash = 0;
+    char *folder = sli_format("%s/include", place), *probe = sli_format("%s/sluice/sluice.h", folder);
+    bool there = access(probe, R_OK) == 0;
+    free(probe);
+    if (there) return *out = folder, SL_OK;
     free(folder);
-  return status;
+  }
+  return sl_fail(SL_E_INPUT, "the header sluice/sluice.h is in no include folder above %s", info.dli_fname);
 }
 
 /* Splits $CC, which may hold more than one word ("ccache gcc"). Modifies `text`. */

@@ -44,3 +44,13 @@ sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runti
   sl_status status = init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model)) : SL_OK;
   return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;
 }
+
+sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
+  const char *init = settings_text(s, "init");
+  char *path = huggingface_file(folder, "model.safetensors");
+  sl_status status = sl_weights_save(path, lowered, rt, job);
+  free(path);
+  if (status || sl_job_process(job)) return status;
+  status = huggingface_save(folder, init && huggingface_is_folder(init) ? init : NULL, s, lowered);
+  return !status && init && sli_gguf_is(init) ? gguf_save_tokenizer(init, folder) : status;
+}

@@ -3,6 +3,8 @@
 #ifndef SLUICE_TOOLS_COMMON_PRETRAINED_H
 #define SLUICE_TOOLS_COMMON_PRETRAINED_H
 
+#include <sluice/job.h>
+
 #include "tools/common/settings.h"
 
 /* Reads metadata beside the weights of --init: the model's options, and its tokenizer unless
@@ -13,5 +15,7 @@ sl_status pretrained_read(settings *s);
 sl_status pretrained_model(const char *path, const char **out);
 /* Loads the values of --init, if given, and of --adapter. */
 sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
+/* Saves the weights from all processes to a Hugging Face folder; the first process writes its other files. */
+sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
 #endif
