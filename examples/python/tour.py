@@ -9,7 +9,7 @@ moons = [[np.cos(angle), np.sin(angle)], [1 - np.cos(angle), 0.5 - np.sin(angle)
 points = np.where(label, moons[1], moons[0]).T
 
 # %% A model: the same calls as in C
-def model(g, width=32):
+def model(g: sl.Graph, width: int = 32) -> None:
     x, y = g.data(256, points=points, label=label)  # 256 rows a step, of 512
     for name in "first", "second":
         g.block(name)

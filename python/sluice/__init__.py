@@ -47,7 +47,8 @@ __all__ += _statuses
 
 def schedules() -> Dict[str, str]:
     """{name: what it is} of all schedules."""
-    names, lib, out = _library.lib.sl_schedule_names(), _library.lib, {}
+    names, lib = _library.lib.sl_schedule_names(), _library.lib
+    out: Dict[str, str] = {}
     while names[len(out)]:
         name = names[len(out)]
         out[_library.text(name)] = _library.text(lib.sl_schedule_summary(name))

@@ -173,9 +173,9 @@ class Graph(Ops):
                context: int, vocab: int = 256) -> Tuple[Tensor, Tensor]:
         """Rows of `context` tokens of these files, and the same shifted by one: (tokens, targets). A file is text, of
         which bytes are tokens or what Run(tokenizer=...) makes of it, .npy, or flat numbers (docs/data.md)."""
-        paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+        given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         targets = ffi.new("sl_tensor **")
-        tokens = lib.sl_tokens_at(c.here(self._kept), self.pointer, c.chars("\n".join(map(os.fspath, paths)), self._kept),
+        tokens = lib.sl_tokens_at(c.here(self._kept), self.pointer, c.chars("\n".join(str(os.fspath(p)) for p in given), self._kept),
                                   rows, context, vocab, targets)
         return self._out(tokens), self._out(targets[0])
 
@@ -255,13 +255,14 @@ class Graph(Ops):
 
     # ---- ops ------------------------------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        call = function(name)
-        if call is None:
-            raise AttributeError("there is no op %s; sluice.ops() lists them%s" % (name, errors.near(name, ops())))
-        return types.MethodType(call, self)
+    if not TYPE_CHECKING:  # which knows them of _ops.pyi
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            call = function(name)
+            if call is None:
+                raise AttributeError("there is no op %s; sluice.ops() lists them%s" % (name, errors.near(name, ops())))
+            return types.MethodType(call, self)
 
     def __dir__(self) -> List[str]:
         return sorted(set(object.__dir__(self)) | set(ops()))

@@ -183,7 +183,8 @@ class _Shipped:
 
     @staticmethod
     def _all() -> Dict[str, Any]:
-        found, all_ = {}, tools.sl_shipped_models()
+        found: Dict[str, Any] = {}
+        all_ = tools.sl_shipped_models()
         while all_[len(found)]:
             found[c.text(all_[len(found)].name).replace("-", "_")] = all_[len(found)]
         return found

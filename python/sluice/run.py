@@ -306,7 +306,7 @@ def training_of(optimizer: Optional[str] = None, lr_schedule: Optional[str] = No
                 groups: Union[Mapping[str, Any], Iterable[str]] = (), freeze: Union[str, Iterable[str]] = (),
                 lora: Any = (), total_steps: int = 0) -> Dict[str, Any]:
     """sl_training of what Run takes, whose texts are those of the command line."""
-    groups = [g if isinstance(groups, (list, tuple)) else _group(g, groups[g]) for g in groups] if groups else []
+    groups = [_group(g, s) for g, s in groups.items()] if isinstance(groups, Mapping) else list(groups)
     lora = [lora] if isinstance(lora, str) else [_adapter(m, lora[m]) if isinstance(lora, Mapping) else m for m in lora]
     freeze = [freeze] if isinstance(freeze, str) else list(freeze)
     return {"optimizer": optimizer, "schedule": lr_schedule, "steps": total_steps, "ngroups": len(groups),
@@ -379,6 +379,7 @@ class Run:
         fingerprint = given.pop("terms", fingerprint)  # the old name works for one version
         self._check_names(given)
         self.model, self.keep = model, []  # type: Callable[[Graph], Any], List[Any]
+        self.params: Parameters
         self.history: List[Step] = []
         self.evaluations: List[Evaluation] = []
         self.found: Dict[str, float] = {}
@@ -399,13 +400,10 @@ class Run:
         self.lower_options = dict(given, stages=stages, seed=seed)
         try:
             files = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume, "resume_with": resume_with}
-            self._open(files, dict(fingerprint or {}, seed=seed), trace_records, weights)
-            if adapter and not self.first_step:
-                c.check(lib.sl_adapter_load(c.chars(adapter, self.keep), self.plan.lowered, self.plan.runtime))
+            self._open(files, dict(fingerprint or {}, seed=seed), trace_records, weights, adapter)
         except BaseException:
             self.close()
             raise
-        self.params = Parameters(self.plan)
 
     @classmethod
     def _check_names(cls, given: Mapping[str, Any]) -> None:
@@ -418,7 +416,7 @@ class Run:
 
     # ---- making it ------------------------------------------------------------------------------
 
-    def _open(self, keep, fingerprint, trace_records, weights):
+    def _open(self, keep, fingerprint, trace_records, weights, adapter):
         out = ffi.new("sl_job **")
         c.check(lib.sl_job_open(ffi.NULL, out))
         self.job = out[0]
@@ -433,7 +431,10 @@ class Run:
                          "process": lib.sl_job_process(self.job), "trace_records": trace_records,
                          "first_step": self.first_step}, self.keep)
         self._fill(weights)
+        if adapter and not self.first_step:
+            c.check(lib.sl_adapter_load(c.chars(adapter, self.keep), self.plan.lowered, self.plan.runtime))
         c.check(lib.sl_job_attach(self.job, self.plan.runtime, self.first_step))
+        self.params = Parameters(self.plan)
 
     def _open_checkpoints(self, keep, items):
         options = c.record("sl_checkpoint_options", dict(keep, nfingerprint=len(items), fingerprint=items),

@@ -212,13 +212,14 @@ class Tensor(Ops):
 
     # ---- what it takes --------------------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
-        from .calls import method
-        found = None if name.startswith("_") else method(name)
-        if found is None:
-            from .calls import methods
-            raise AttributeError("a tensor has no %s%s" % (name, errors.near(name, methods())))
-        return lambda *args, **kwargs: found(self.graph, self, *args, **kwargs)
+    if not TYPE_CHECKING:  # which knows them of _ops.pyi
+        def __getattr__(self, name: str) -> Any:
+            from .calls import method
+            found = None if name.startswith("_") else method(name)
+            if found is None:
+                from .calls import methods
+                raise AttributeError("a tensor has no %s%s" % (name, errors.near(name, methods())))
+            return lambda *args, **kwargs: found(self.graph, self, *args, **kwargs)
 
     def __dir__(self) -> "list[str]":
         from .calls import methods

@@ -36,7 +36,7 @@ class Session:
         self.pointer = out[0]
         about = lib.sl_session_about(self.pointer)
         self.context, self.vocabulary = int(about.context), int(about.vocabulary)
-        self.tokenizer = getattr(model, "tokenizer", None)
+        self.tokenizer: Any = getattr(model, "tokenizer", None)
         given_tokenizer = run.graph_options.get("tokenizer") if run is not None else None
         if self.tokenizer is None and given_tokenizer:
             from .models import Tokenizer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, List, Union
 
 import numpy
 
 from . import _library as c
+from . import errors
 from ._library import ffi, lib
 
 RECORD = numpy.dtype([("start", "f8"), ("end", "f8"), ("actor", "O"), ("class", "U1"),
@@ -24,7 +25,8 @@ class Trace:
     def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
         self.path = os.fspath(path)
         self.folder: Any = None  # of a trace that lies in one of its own
-        keep, out = [], ffi.new("sl_trace **")
+        keep: List[Any] = []
+        out = ffi.new("sl_trace **")
         c.check(lib.sl_trace_read(c.chars(self.path, keep), out))
         try:
             self.steps, self.dropped = out[0].steps, out[0].dropped
@@ -35,7 +37,7 @@ class Trace:
     def _tool(self, *words: str) -> str:
         run = subprocess.run([c.tool("actortrace"), *words], capture_output=True, text=True)
         if run.returncode:
-            raise c.Error(run.stderr.strip())
+            raise errors.Error(run.stderr.strip())
         return run.stdout
 
     def show(self) -> str:

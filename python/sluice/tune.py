@@ -40,7 +40,7 @@ class Tuning:
     def best(self, memory: Optional[float] = None) -> Point:
         """The fastest that fits in so many bytes a device."""
         fit = [p for p in self.frontier if memory is None or p.memory <= memory]
-        if not fit:
+        if memory is not None and not fit:
             least = min(self.points, key=lambda p: p.memory)
             raise ValueError("nothing fits in %d bytes; %s takes %d" % (
                 memory, least.schedule, least.memory))
@@ -77,7 +77,7 @@ def measure(model: Callable[..., Any], steps: int = 5, **options: Any) -> Dict[s
 def predict(model: Callable[..., Any], seconds: Mapping[str, float], *, stages: int = 1, microbatches: int = 1,
             quotas: Optional[Mapping[str, int]] = None, **options: Any) -> Point:
     """The Point of one plan, with seconds of ops as measure() gives them."""
-    keep = []
+    keep: List[Any] = []
 
     def op_seconds(_, name):
         return seconds.get(c.text(name), -1.0)
@@ -105,7 +105,9 @@ def tune(model: Callable[..., Any], *, stages: int, microbatches: Union[int, Ite
 
         tuning = sl.tune(model, stages=2, microbatches=[4, 8])
         run = sl.Run(model, stages=2, **tuning.best(memory=2**20).options())"""
-    points, open_, failure = {}, [], None
+    points: Dict[Any, Optional[Point]] = {}
+    open_: List[Point] = []
+    failure: Optional[BaseException] = None
     counts = [microbatches] if isinstance(microbatches, int) else microbatches
     seconds = {m: measure(model, steps, stages=stages, microbatches=m, **options) for m in counts}
 
@@ -135,5 +137,5 @@ def tune(model: Callable[..., Any], *, stages: int, microbatches: Union[int, Ite
                     attempt(point.schedule, point.microbatches, dict(point.changes, **{name: other}))
     found = [p for p in points.values() if p]
     if not found:
-        raise failure
+        raise failure or ValueError("no plan was tried")
     return Tuning(found)

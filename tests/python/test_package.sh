@@ -20,6 +20,8 @@ mkdir "$scratch/site"
 cp -r "$SLUICE_SOURCE/python/sluice" "$scratch/site/"
 "$python" "$SLUICE_SOURCE/python/make_abi.py" "$SLUICE_SOURCE/include" "$scratch/site/sluice" \
   >/dev/null || fail "make_abi.py does not understand the headers"
+SLUICE_PREFIX=$scratch/prefix "$python" "$SLUICE_SOURCE/python/make_stub.py" "$scratch/site/sluice" ||
+  fail "make_stub.py does not understand the library"
 export SLUICE_PREFIX=$scratch/prefix PYTHONPATH=$scratch/site PYTHONDONTWRITEBYTECODE=1
 cd "$scratch"
 "$python" -m unittest discover -q -s "$SLUICE_SOURCE/tests/python" -p 'check_*.py'
