@@ -113,8 +113,8 @@ static sl_status settle_sizes(sl_session *s) {
   a->pages = v->pages = o->pages ? o->pages : usual_pages(s, least);
   s->stats.limits = (sl_session_limits){a->rows, a->pages, a->sequences, a->groups, o->queue};
   if (a->pages >= least) return SL_OK;
-  return sl_fail(SL_E_USAGE, "%lld pages are too few: one sequence of %lld tokens needs %lld",
-                 (long long)a->pages, (long long)a->context, (long long)least);
+  return sl_fail(SL_E_USAGE, "kv=%lld is too few: one sequence of %lld tokens needs kv=%lld; a context of %lld would fit",
+                 (long long)a->pages, (long long)a->context, (long long)least, (long long)a->pages * SL_PAGE);
 }
 
 static sl_status find_vocabulary(sl_session *s) {

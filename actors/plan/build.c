@@ -330,31 +330,44 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
   return sli_plan_memory(plan, device, SL_SPACE_DEVICE, memory);
 }
 
-static int larger_register(const void *a, const void *b, void *regs) {
-  const sl_register *x = (const sl_register *)regs + *(const int32_t *)a;
-  const sl_register *y = (const sl_register *)regs + *(const int32_t *)b;
-  size_t bx = add_slots(0, x->quota, x->slot_stride), by = add_slots(0, y->quota, y->slot_stride);
-  return bx < by ? 1 : bx > by ? -1 : *(const int32_t *)a - *(const int32_t *)b;
+/* Bytes of all registers of one name on a device. */
+typedef struct holder {
+  const char *name;
+  size_t bytes;
+} holder;
+
+static int larger_holder(const void *a, const void *b) {
+  const holder *x = a, *y = b;
+  return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : strcmp(x->name, y->name);
 }
 
-/* Lists the largest holders of a device's space: "act.w@0 4 x 1.0 MiB, ...". */
+/* Adds up the registers of a device's space by their names, as --quota has them. */
+static int32_t add_holders(const sl_plan *plan, int32_t device, sl_space space, holder *to) {
+  int32_t count = 0, h;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (r->device != device || r->space != space || sli_memory_of(r)) continue;
+    for (h = 0; h < count && strcmp(to[h].name, r->quota_name); h++) {}
+    if (h == count) to[count++] = (holder){r->quota_name, 0};
+    to[h].bytes = add_slots(to[h].bytes, r->quota, r->slot_stride);
+  }
+  return count;
+}
+
+/* Lists the largest holders of a device's space: "act.b 8.3 MiB, state 1.0 MiB, ...". */
 static void name_holders(const sl_plan *plan, int32_t device, sl_space space, char *text,
                          size_t size) {
-  int32_t *order = sli_calloc((size_t)plan->nregs, sizeof *order), count = 0;
-  for (int32_t i = 0; i < plan->nregs; i++)
-    if (plan->regs[i].device == device && plan->regs[i].space == space &&
-        !sli_memory_of(&plan->regs[i]))
-      order[count++] = i;
-  qsort_r(order, (size_t)count, sizeof *order, larger_register, plan->regs);
+  holder *all = sli_calloc((size_t)plan->nregs + 1, sizeof *all);
+  int32_t count = add_holders(plan, device, space, all);
+  qsort(all, (size_t)count, sizeof *all, larger_holder);
   size_t used = 0;
   text[0] = 0;
   for (int32_t i = 0; i < count && i < 4 && used < size; i++) {
-    const sl_register *r = &plan->regs[order[i]];
     char bytes[32];
-    used += (size_t)snprintf(text + used, size - used, "%s%s %d x %s", i ? ", " : "", r->name,
-                             r->quota, sli_format_bytes(bytes, (double)r->slot_stride));
+    used += (size_t)snprintf(text + used, size - used, "%s%s %s", i ? ", " : "", all[i].name,
+                             sli_format_bytes(bytes, (double)all[i].bytes));
   }
-  free(order);
+  free(all);
 }
 
 /* Checks that sizes fit in 64 bits. */

@@ -53,6 +53,9 @@ sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
 /* Returns the source of held-out data for a source, by the ticks of an evaluation, if it has
  * one. */
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source);
+/* Returns the sequences of the token files that the graph trains on, each of *context tokens, and
+ * how many of them a step takes; 0: it reads none. */
+int64_t sli_graph_sequences(const sl_graph *g, int64_t *context, int64_t *batch);
 /* True if options.eval names that data. */
 bool sli_source_has_files(const sl_source *source);
 

@@ -236,6 +236,16 @@ int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   return count;
 }
 
+int64_t sli_graph_sequences(const sl_graph *g, int64_t *context, int64_t *batch) {
+  for (int i = 0; i < g->nnodes; i++) {
+    const token_rows *r = data_rows_of(g->nodes[i]);
+    if (!r || !r->files) continue;
+    *context = r->context, *batch = r->batch;
+    return sli_tokens_sequences(r->files);
+  }
+  return 0;
+}
+
 sl_status sl_graph_check_files(const sl_graph *g) {
   const sli_tokens *last = NULL;
   sl_status status = SL_OK;

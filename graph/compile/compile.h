@@ -37,6 +37,9 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
 /* Fingerprints of the model before any pass (graph/build/fingerprints.c). */
 const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowered);
 
+/* The blocks of each stage along the model, "wte h.0 | h.1 head". */
+const char *sli_lowered_cut(const sl_lowered *lowered);
+
 /* Whether the model has ops or a learning rate of its own, known by its source file alone. */
 bool sli_lowered_own_code(const sl_lowered *lowered);
 

@@ -24,6 +24,23 @@ refused() {
 run 0 --steps 3 --stages 2 --microbatches 2 --report r.json --trace t.trace --save w.safetensors \
   --plan p.txt --init "$reference/hf_gpt2/model.safetensors" gpt $small
 says "step 1/3  loss" out; says "step 3/3  loss" out; says "cpu:1" out
+# The start says what is trained, on how much, and where each block lies.
+begun() { grep -qxE "$1" out || fail "the start does not say: $1"; }
+begun 'gpt: [0-9,]+ parameters; [0-9,]+ tokens in 1 file, [0-9,.]+ steps an epoch'
+begun '  cpu:0 +[0-9.]+ [KM]iB  embedding h\.0'
+begun '  cpu:1 +[0-9.]+ [KM]iB  h\.1 head'
+says "bubble" out
+run 0 --steps 2 gpt $small
+begun '  cpu:0 +[0-9.]+ [KM]iB  embedding h\.0\.\.h\.1 head'
+! grep -q bubble out || fail "one device has no bubble"
+run 0 --steps 1 --quiet gpt $small
+[ ! -s out ] || fail "--quiet says nothing"
+run 0 --dry-run --stages 2 --chunks 2 --schedule interleaved --microbatches 2 --data-parallel 2 gpt $small --layers 6
+begun '  cpu:0 to 1 +[0-9.]+ [KM]iB each  embedding h\.0(\.\.h\.1)? \| h\.[0-9](\.\.h\.[0-9])?'
+run 0 --dry-run --devices timed:12 gpt $small --layers 10
+begun 'gpt: [0-9,]+ parameters.*'
+begun '  \.\.\. 5 more'
+begun '  timed:11 +[0-9.]+ [KM]iB  head'
 for field in model options plan_hash clock schedule quotas steps loss_hex bubble_fraction \
              step_seconds devices peak_activations peak_bytes firings plan_seconds start_seconds; do
   says "\"$field\"" r.json

@@ -37,7 +37,7 @@ ends 0 "$actorrun" "${job[@]}" --update every:2 --home state=disk --quota fill=1
   --report every.json "${model[@]}"
 same kept.json every.json
 moved() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"]["host"])' "$1"; }
-values=$(sed -n 's/^model gpt: \([0-9]*\) values.*/\1/p' <("$actorrun" "${job[@]}" --update host --dry-run "${model[@]}"))
+values=$(sed -n 's/^gpt: \([0-9,]*\) parameters.*/\1/p' <("$actorrun" "${job[@]}" --update host --dry-run "${model[@]}") | tr -d ,)
 more=$(($(moved update.json) - $(moved kept.json))) # but for the clip's factor, which stays
 ((more <= 8 * values && more > 8 * values - 16)) || fail "$more bytes for $values values"
 ends 2 "$actorrun" --update host --steps 1 --devices cpu "${model[@]}"

@@ -51,7 +51,7 @@ grep -q "process 0 .*no schedule of 4 devices" "$work/out" || fail "who searched
 
 # A looked-at plan is looked at once.
 "$actorrun" -n 4 "${job[@]}" --dry-run "${model[@]}" >"$work/out"
-[[ $(grep -c "^model gpt" "$work/out") == 1 ]] || fail "--dry-run: $(cat "$work/out")"
+[[ $(grep -c "^gpt: " "$work/out") == 1 ]] || fail "--dry-run: $(cat "$work/out")"
 
 # begin OPTIONS...: a long job in the background, until its first step is done.
 begin() {

@@ -35,7 +35,7 @@ near() { # IS WANTED SHARE TEXT
 # written, and the gradient, read (28); the parameter, read (4). By one that its device updates and
 # whose state is at home with the host: the state, read and written (16).
 machine 51.2e9
-values=$("$actorrun" "${job[@]}" --dry-run "${model[@]}" | sed -n 's/^model gpt: \([0-9]*\) values.*/\1/p')
+values=$("$actorrun" "${job[@]}" --dry-run "${model[@]}" | sed -n 's/^gpt: \([0-9,]*\) parameters.*/\1/p' | tr -d ,)
 report=host run --update host
 seconds() { python3 -c "print($1 * $values / 307.2e9)"; } # BYTES
 near "$(figure host.json step_seconds)" "$(seconds 36)" 0.03 "all on the host"

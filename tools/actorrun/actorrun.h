@@ -31,6 +31,7 @@ typedef struct progress {
   int64_t items;          /* items per step */
   const char *word;       /* unit of the items: "tokens" */
   size_t memory_bytes;
+  int devices;            /* of the plan; the bubble of one is not told */
   const sl_runtime *rt;   /* source of the devices' idle times */
   bool quiet, terminal;
   uint64_t start_ns;      /* start of the run */
@@ -175,6 +176,9 @@ void faults_catch(void);
 void job_delayed(const job *j, void (*fn)(void *ctx, int stage), void *ctx);
 /* Prints a note about such stages, if there are any. */
 void job_note_delays(const job *j);
+
+/* begin.c: prints parameters, tokens, and the blocks and memory of each device. */
+void print_begin(const job *j);
 
 /* summary.c */
 void print_plan(const job *j);

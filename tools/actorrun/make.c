@@ -68,6 +68,7 @@ static sl_status make_plan(job *j) {
   j->progress.items = j->made.items;
   j->progress.word = j->made.word;
   j->progress.memory_bytes = job_memory_bytes(j->plan);
+  j->progress.devices = j->plan->ndevices;
   return sl_checkpoints_describe(j->checkpoints, j->made.graph, j->lowered);
 }
 

@@ -50,7 +50,8 @@ void print_step(const job *j, const sl_statistics *f) {
   printf("a step takes %s", sli_format_seconds(step, f->step_seconds));
   if (j->made.items)
     printf(" (%.0f %s/s)", (double)j->made.items / f->step_seconds, j->made.word);
-  printf(", bubble %.1f %%\n", 100 * f->bubble_fraction);
+  if (j->plan->ndevices > 1) printf(", bubble %.1f %%", 100 * f->bubble_fraction);
+  printf("\n");
   char passes[32], update[32], other[32];
   printf("  passes %s, update %s, other %s\n", sli_format_seconds(passes, f->passes_seconds),
          sli_format_seconds(update, f->update_seconds), sli_format_seconds(other, f->other_seconds));

@@ -48,15 +48,24 @@ double progress_step_cpu_seconds(const progress *p, size_t index) {
   return (double)(p->records[index].cpu_ns - before) * 1e-9;
 }
 
-/* Returns the seconds of a recent step: the mean of at least the last ten steps and two seconds,
- * if there are so many. The first step, which warms up, counts only while it is the only one. */
-static double recent_step(const progress *p) {
+/* Returns the first of the recent steps: at least the last ten and two seconds, if there are so
+ * many. The first step, which warms up, counts only while it is the only one. */
+static size_t recent_first(const progress *p) {
   size_t last = p->count - 1, first = last;
   uint64_t end = p->records[last].end_ns;
   while (first > 1 && (last - first < 10 || end - p->records[first - 1].end_ns < 2000000000u))
     first--;
-  uint64_t begin = first ? p->records[first - 1].end_ns : p->start_ns;
-  return (double)(end - begin) * 1e-9 / (double)(last - first + 1);
+  return first;
+}
+
+static uint64_t begin_of(const progress *p, size_t step) {
+  return step ? p->records[step - 1].end_ns : p->start_ns;
+}
+
+/* Returns the seconds of a recent step, as a mean. */
+static double recent_step(const progress *p) {
+  size_t last = p->count - 1, first = recent_first(p);
+  return (double)(p->records[last].end_ns - begin_of(p, first)) * 1e-9 / (double)(last - first + 1);
 }
 
 static double recent_rate(const progress *p) {
@@ -99,15 +108,17 @@ static void format_rest(const progress *p, char out[40]) {
 
 static int format_line(const progress *p, char *out, size_t bytes) {
   const sl_step_report *r = &p->records[p->count - 1].report;
-  char memory[32], rest[40];
+  char memory[32], rest[40], bubble[32] = "";
   format_rest(p, rest);
   sli_format_bytes(memory, (double)p->memory_bytes);
-  uint64_t before = p->count > 1 ? p->records[p->count - 2].end_ns : p->start_ns;
-  double bubble = p->rt ? sl_runtime_live_bubble(p->rt, before) : 0;
+  if (p->devices > 1) {
+    double idle = p->rt ? sl_runtime_live_bubble(p->rt, begin_of(p, recent_first(p))) : 0;
+    snprintf(bubble, sizeof bubble, "  bubble %.0f %%", 100 * idle);
+  }
   return snprintf(out, bytes,
-                  "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s  bubble %.0f %%  %s",
+                  "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s%s  %s",
                   (long long)r->step + 1, (long long)p->steps, r->loss, rest, r->grad_norm,
-                  (double)r->lr, recent_rate(p), p->word, 100 * bubble, memory);
+                  (double)r->lr, recent_rate(p), p->word, bubble, memory);
 }
 
 /* Returns the length of the part of a line that fits into so many columns, cut between values. */

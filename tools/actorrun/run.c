@@ -103,6 +103,7 @@ sl_status job_run(job *j) {
   sl_status status = alone ? SL_OK : fingerprint_add_plan(t, j->settings, j->made.graph, j->lowered);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
   if (!status) status = outputs_check_shared(j);
+  if (!status && !j->progress.quiet && !j->settings->process) print_begin(j);
   if (!status) print_found(j);
   if (!status) status = make_runtime(j);
   j->subject = job_subject(j);

@@ -41,11 +41,7 @@ static void print_paths_found(const job *j) {
 }
 
 void print_plan(const job *j) {
-  const sl_param_info *params;
-  int n = sl_lowered_params(j->lowered, &params);
-  double values = 0;
-  for (int i = 0; i < n; i++) values += (double)sl_type_elements(&params[i].type);
-  printf("model %s: %.0f values in %d parameters\n", j->settings->model->name, values, n);
+  print_begin(j);
   printf("plan %016" PRIx64 ": schedule %s, %d device%s, %d actors, %d registers\n"
          "made and proved in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered),
          j->plan->ndevices, j->plan->ndevices == 1 ? "" : "s", j->plan->nactors, j->plan->nregs,
@@ -89,12 +85,12 @@ static void print_devices(const job *j, const sl_statistics *stats) {
       d = n - first_lines;
     }
     const sl_device_statistics *f = &stats->devices[d];
-    char busy[32], span[32], memory[32];
+    char busy[32], span[32], memory[32], idle[32] = "";
+    if (n > 1) snprintf(idle, sizeof idle, "bubble %.1f %%, ", 100 * f->bubble_fraction);
     double held = sl_runtime_peak_activations(j->rt, d);
-    printf("  %-8s busy %s of %s, bubble %.1f %%, %.4g activation%s, %s\n",
+    printf("  %-8s busy %s of %s, %s%.4g activation%s, %s\n",
            j->plan->devices[d].name, sli_format_seconds(busy, f->busy_seconds),
-           sli_format_seconds(span, f->span_seconds), 100 * f->bubble_fraction,
-           held, held == 1 ? "" : "s",
+           sli_format_seconds(span, f->span_seconds), idle, held, held == 1 ? "" : "s",
            sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d])));
   }
 }
@@ -107,7 +103,8 @@ static void print_cores(const job *j) {
   double share = wanted > 0 ? 100 * (double)counts.coreless_ns / wanted : 0;
   if (share < WORTH_A_LINE) return;
   printf("devices had work but no core to run on for %.0f %% of the time: more threads want\n"
-         "to run than cores are free, and the times and bubbles above include the wait\n", share);
+         "to run than cores are free, and the times%s above include the wait\n", share,
+         j->plan->ndevices > 1 ? " and bubbles" : "");
 }
 
 /* Prints the bytes that a step of this run moved to and from offload targets. On the virtual
