@@ -31,6 +31,7 @@ from .calls import function, ops
 from .errors import Error, Fit
 from .graph import Graph
 from .models import Model, Tokenizer, load, models
+from .planned import Plan, plan
 from .run import Evaluation, Parameters, Run, Step
 from .tensor import Init, Tensor, constant, normal, uniform
 from .text import Session
@@ -39,8 +40,8 @@ from .tune import Point, Tuning, measure, predict, tune
 
 __version__: str = _library.text(_library.lib.sl_version())
 
-__all__ = ["Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Point", "Run", "Session", "Step", "Tensor", "Tokenizer", "Trace",
-           "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "predict", "schedules", "tool", "tune",
+__all__ = ["Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Plan", "Point", "Run", "Session", "Step", "Tensor", "Tokenizer", "Trace",
+           "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "plan", "predict", "schedules", "tool", "tune",
            "uniform", "__version__"]
 __all__ += _statuses
 

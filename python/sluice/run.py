@@ -15,7 +15,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List
 import numpy
 
 from . import _library as c
-from . import budget, errors
+from . import budget, errors, notebook
 from ._library import ffi, lib
 from .graph import Graph
 from .trace import Trace
@@ -96,6 +96,37 @@ class _Plan:
     def bytes(self):
         """Memory of its own that the largest device has."""
         return max(self.plan.devices[d].room[lib.SL_SPACE_DEVICE].arena_bytes for d in range(self.plan.ndevices))
+
+    @property
+    def memory(self):
+        """[{"device": name, purpose: bytes, ..., "total": bytes}] of each device's own memory."""
+        kinds = [k for k, n in sorted(ffi.typeof("sl_memory").elements.items()) if not n.endswith("_COUNT")]
+        out = []
+        for d in range(self.plan.ndevices):
+            of = {c.text(lib.sl_memory_name(k)): int(lib.sl_plan_memory(self.plan, d, k)) for k in kinds}
+            out.append(dict({"device": c.text(self.plan.devices[d].name)}, **of, total=sum(of.values())))
+        return out
+
+    @property
+    def stages(self):
+        """[{"stage": number, "device": name, "blocks": [name]}], along the model."""
+        found = {}
+        for a in (self.plan.actors[i] for i in range(self.plan.nactors)):
+            if lib.sl_class_letter(a.cls) == b"F" and a.program and a.stage >= 0:
+                device = c.text(self.plan.devices[self.plan.queues[a.queue].device].name)
+                of = found.setdefault(a.stage, {"stage": a.stage, "device": device, "blocks": []})
+                for i in range(a.program.ncalls):
+                    block = c.text(a.program.calls[i].name).split("/")[0]
+                    if block not in of["blocks"]:
+                        of["blocks"].append(block)
+        return [found[stage] for stage in sorted(found)]
+
+    @property
+    def parameters(self):
+        """How many numbers the parameters have."""
+        infos = ffi.new("const sl_param_info **")
+        count = lib.sl_lowered_params(self.lowered, infos)
+        return sum(int(numpy.prod(c.shape_of(infos[0][i].type), dtype=numpy.int64)) for i in range(count))
 
     lowered = property(lambda self: _open(self._lowered))
     runtime = property(lambda self: _open(self._runtime))
@@ -243,6 +274,9 @@ class Parameters(MutableMapping[str, "NDArray[numpy.float32]"]):
 
     def shape(self, name: str) -> "tuple[int, ...]":
         return self._find(name)[1]
+
+    def _repr_html_(self) -> str:
+        return notebook.table(["parameter", "shape"], ([name, list(shape)] for name, (_, shape) in self.infos.items()))
 
     def __repr__(self) -> str:
         some = ["%s %s" % (name, list(shape)) for name, (_, shape) in list(self.infos.items())[:8]]
@@ -511,9 +545,11 @@ class Run:
         """Steps completed, those before a resumed run included."""
         return lib.sl_runtime_steps(self.plan.runtime)
 
-    def train(self, steps: int, on_step: Optional[Callable[[Step], Any]] = None) -> List[Step]:
+    def train(self, steps: int, on_step: Optional[Callable[[Step], Any]] = None,
+              progress: Optional[bool] = None) -> List[Step]:
         """Trains so many steps more; their Steps, which `history` has as well. on_step(step) is
-        called after each, on another thread.
+        called after each, on another thread. A terminal shows how far it is (on stderr), a notebook the losses as
+        they come; progress=False shows nothing, True does anywhere.
 
         Ctrl-C, or an exception that on_step raises, ends it after the step in progress; another train() goes on."""
         steps = operator.index(steps)
@@ -524,13 +560,15 @@ class Run:
         self.plan.going.release()
         self._go_on()
         before, self.on_step = len(self.history), on_step
+        bar = notebook.Progress(steps, progress)
         try:
-            self.plan.run(lambda: lib.sl_job_run(self.job, steps))
+            self.plan.run(lambda: lib.sl_job_run(self.job, steps), lambda: bar.tick(self.history[before:]))
         except BaseException:
             self.halted = True
             raise
         finally:
             self.on_step = None
+            bar.end(self.history[before:])
         return self.history[before:]
 
     def _go_on(self) -> None:
@@ -707,6 +745,9 @@ class Run:
     def __del__(self) -> None:
         if not getattr(self, "closed", True):
             self.close()
+
+    def _repr_html_(self) -> str:
+        return notebook.run_html(self)
 
     def __repr__(self) -> str:
         name = getattr(self.model, "__name__", type(self.model).__name__)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
+from . import notebook
 from ._library import ffi, lib
+from .budget import size
 from .run import Run, _Plan, statistics_of, lower_record, quotas_in_force
 
 
@@ -48,6 +50,11 @@ class Tuning:
 
     def __repr__(self) -> str:
         return "<Tuning: %d of %d plans on the frontier>" % (len(self.frontier), len(self.points))
+
+    def _repr_html_(self) -> str:
+        return notebook.table(["schedule", "microbatches", "memory", "ms a step", "bubble", "quotas"], (
+            [p.schedule, p.microbatches, size(p.memory), 1e3 * p.seconds, "%.1f %%" % (100 * p.bubble), p.changes or ""]
+            for p in self.frontier))
 
     def __str__(self) -> str:
         lines = ["%-12s %5s %12s %9s %7s  %s" % ("schedule", "micro", "bytes", "ms/step",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training, inference, state and traces: numbers held to NumPy, and to each other bit for bit."""
 import gc
+import importlib.util
 import os
 import signal
 import socket
@@ -219,6 +220,10 @@ class State(unittest.TestCase):
             self.assertTrue(os.path.exists(again.path))
             self.assertGreater(run.statistics()["step_seconds"], 0)
             self.assertEqual(len(run.figures()["devices"]), 2)
+        if importlib.util.find_spec("pandas"):
+            frame = trace.frame()
+            self.assertEqual(len(frame[frame["class"] == "B"]), 3 * 4 * 2)
+            self.assertTrue((frame["seconds"] == frame["end"] - frame["start"]).all())
         passes = trace.records[trace.records["class"] == "B"]
         self.assertEqual(len(passes), 3 * 4 * 2)
         self.assertTrue((passes["end"] >= passes["start"]).all())

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What notebooks and terminals show: tables, curves of losses, and how far a run is."""
+from __future__ import annotations
+
+import html
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence
+
+from .budget import size
+
+if TYPE_CHECKING:
+    from .run import Step
+
+BAR = 24  # characters
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """An HTML table; numbers stand to the right."""
+    out = ["<table><thead><tr>%s</tr></thead><tbody>" % "".join("<th>%s</th>" % html.escape(h) for h in head)]
+    for row in rows:
+        cells = ["<td%s>%s</td>" % (' style="text-align:right"' if isinstance(v, (int, float)) else "",
+                                    html.escape("%.4g" % v if isinstance(v, float) else str(v))) for v in row]
+        out.append("<tr>%s</tr>" % "".join(cells))
+    return "".join(out) + "</tbody></table>"
+
+
+def memory_table(memory: Sequence[Dict[str, Any]]) -> str:
+    """The memory of each device, by what it is for."""
+    if not memory:
+        return ""
+    head = list(memory[0])
+    return table(head, ([row[h] if isinstance(row[h], str) else size(row[h]) for h in head] for row in memory))
+
+
+def stages_table(stages: Sequence[Dict[str, Any]]) -> str:
+    return table(["stage", "device", "blocks"], ([s["stage"], s["device"], ", ".join(s["blocks"])] for s in stages))
+
+
+def curve(points: Sequence["tuple[float, float]"], width: int = 480, height: int = 120) -> str:
+    """A curve of losses over steps, as SVG."""
+    points = [p for p in points if p[1] == p[1] and abs(p[1]) != float("inf")]
+    if len(points) < 2:
+        return ""
+    every = max(1, len(points) // width)
+    points = list(points[::every]) + ([points[-1]] if (len(points) - 1) % every else [])
+    (x0, x1), ys = (points[0][0], points[-1][0]), [y for _, y in points]
+    low, high = min(ys), max(ys)
+    at = " ".join("%.1f,%.1f" % (50 + (width - 60) * (x - x0) / ((x1 - x0) or 1),
+                                 10 + (height - 30) * (high - y) / ((high - low) or 1)) for x, y in points)
+    text = '<text x="%d" y="%d" font-size="10" font-family="sans-serif" fill="currentColor" text-anchor="%s">%s</text>'
+    return ('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" role="img" aria-label="losses">'
+            '<polyline fill="none" stroke="#4477aa" stroke-width="1.5" points="%s"/>' % (width, height, at)
+            + text % (46, 14, "end", "%.4g" % high) + text % (46, height - 18, "end", "%.4g" % low)
+            + text % (50, height - 4, "start", "step %d" % x0) + text % (width - 10, height - 4, "end", "%d" % x1) + "</svg>")
+
+
+def _display() -> Any:
+    """IPython's display, in a notebook's kernel; else None."""
+    shell = sys.modules.get("IPython")
+    if shell is None or "ipykernel" not in sys.modules:
+        return None
+    from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+    return lambda text, handle: (display(HTML(text), display_id=True) if handle is None  # type: ignore[no-untyped-call,unused-ignore]
+                                 else handle.update(HTML(text)))  # type: ignore[no-untyped-call,unused-ignore]
+
+
+class Progress:
+    """How far a train() is: a line on a terminal's stderr, or losses in a notebook as they come. `shown` None: where
+    somebody sees it, once it takes longer than a second."""
+
+    def __init__(self, steps: int, shown: Optional[bool] = None) -> None:
+        self.steps, self.start, self.handle, self.told = steps, time.monotonic(), None, 0.0
+        self.display = _display() if shown or shown is None else None
+        self.line = self.display is None and (sys.stderr.isatty() if shown is None else shown)
+        self.patience = 0.0 if shown else 1.0
+        self.drawn, self.width = False, 0
+
+    def tick(self, history: Sequence["Step"]) -> None:
+        """Shows the steps done, at most four times a second."""
+        now = time.monotonic()
+        if now - self.start >= self.patience and now - self.told >= 0.25 and (self.line or self.display):
+            self.told = now
+            self._show(history)
+
+    def end(self, history: Sequence["Step"]) -> None:
+        if (self.drawn or self.patience == 0) and (self.line or self.display):
+            self._show(history)
+            if self.line:
+                sys.stderr.write("\n")
+
+    def _show(self, history: Sequence["Step"]) -> None:
+        self.drawn = True
+        try:
+            if self.display:
+                self.handle = self.display(self.html(history), self.handle) or self.handle
+            else:
+                text = self.text(history)
+                sys.stderr.write("\r" + text.ljust(self.width))
+                sys.stderr.flush()
+                self.width = len(text)
+        except OSError:  # nobody reads it any more
+            self.line, self.display = False, None
+
+    def text(self, history: Sequence["Step"]) -> str:
+        done, seconds = len(history), time.monotonic() - self.start
+        rate = done / seconds if seconds > 0 else 0.0
+        full = BAR * done // max(self.steps, 1)
+        left = _clock((self.steps - done) / rate) if rate else "?"
+        loss = ", loss %.4g" % history[-1].loss if history else ""
+        return "%3d%% |%s| %d/%d [%s<%s, %.3g steps/s%s]" % (
+            100 * done // max(self.steps, 1), "#" * full + " " * (BAR - full), done, self.steps, _clock(seconds), left, rate, loss)
+
+    def html(self, history: Sequence["Step"]) -> str:
+        return "<div><progress value='%d' max='%d'></progress> <code>%s</code><br>%s</div>" % (
+            len(history), max(self.steps, 1), html.escape(self.text(history).split("| ", 1)[1]),
+            curve([(s.step, s.loss) for s in history]))
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return "%d:%02d:%02d" % (minutes // 60, minutes % 60, seconds) if minutes >= 60 else "%02d:%02d" % (minutes, seconds)
+
+
+def run_html(run: Any) -> str:
+    """A run: what it is, its losses, stages and memory."""
+    parts: List[str] = ["<div><code>%s</code></div>" % html.escape(repr(run)), curve([(s.step, s.loss) for s in run.history])]
+    if not run.closed:
+        parts += [stages_table(run.plan.stages), memory_table(run.plan.memory)]
+    return "".join(parts)
