@@ -31,8 +31,9 @@ from .calls import function, ops
 from .errors import Error, Fit
 from .graph import Graph
 from .models import Model, Tokenizer, load, models
-from .planned import Plan, plan
+from .planned import Candidate, Plan, plan, search
 from .run import Evaluation, Parameters, Run, Step
+from .server import Server, serve
 from .tensor import Init, Tensor, constant, normal, uniform
 from .text import Session
 from .trace import Trace
@@ -40,8 +41,8 @@ from .tune import Point, Tuning, measure, predict, tune
 
 __version__: str = _library.text(_library.lib.sl_version())
 
-__all__ = ["Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Plan", "Point", "Run", "Session", "Step", "Tensor", "Tokenizer", "Trace",
-           "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "plan", "predict", "schedules", "tool", "tune",
+__all__ = ["Candidate", "Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Plan", "Point", "Run", "Server", "Session", "Step", "Tensor", "Tokenizer", "Trace",
+           "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "plan", "predict", "schedules", "search", "serve", "tool", "tune",
            "uniform", "__version__"]
 __all__ += _statuses
 

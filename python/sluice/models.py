@@ -62,13 +62,13 @@ class Model:
         self.word, self.options = os.fspath(word), dict(options)
         self.keep: List[Any] = []
         self._session: Any = None
-        words = _words(options)
+        given_words = words(options)
         out = ffi.new("sl_shipped **")
-        given = c.value(ffi.typeof("char **"), words, self.keep) or ffi.NULL
+        given = c.value(ffi.typeof("char **"), given_words, self.keep) or ffi.NULL
         try:
-            c.check(tools.sl_shipped_open(c.chars(self.word, self.keep), len(words), given, out))
+            c.check(tools.sl_shipped_open(c.chars(self.word, self.keep), len(given_words), given, out))
         except errors.Error as error:
-            raise type(error)(_in_python(str(error))) from None
+            raise type(error)(in_python(str(error))) from None
         self.pointer = c.owned(out[0], tools.sl_shipped_close)
         self.model, self.args = tools.sl_shipped_model(self.pointer), tools.sl_shipped_args(self.pointer)
         self.__name__ = c.text(self.model.name)
@@ -97,6 +97,10 @@ class Model:
     def with_options(self, **options: Any) -> "Model":
         """The same model with other options."""
         return Model(self.word, **dict(self.options, **options))
+
+    def words(self, **more: Any) -> List[str]:
+        """The model as words of a command line, with its file of weights if that is another than the model."""
+        return [self.word] + words(dict(self.options, **more))
 
     def for_rows(self, tokens: Any) -> "Model":
         """The model with a context of as many tokens as these rows have."""
@@ -132,19 +136,19 @@ class Model:
         return "<Model %s%s>" % (self.word, options)
 
 
-def _words(options: Mapping[str, Any]) -> List[str]:
+def words(options: Mapping[str, Any]) -> List[str]:
     """Options as words of a command line."""
-    words: List[str] = []
+    out: List[str] = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if one is None or one is False:
                 continue
-            words.append("--" + name.replace("_", "-"))
-            words += [] if one is True else [os.fspath(one) if isinstance(one, os.PathLike) else str(one)]
-    return words
+            out.append("--" + name.replace("_", "-"))
+            out += [] if one is True else [os.fspath(one) if isinstance(one, os.PathLike) else str(one)]
+    return out
 
 
-def _in_python(text: str) -> str:
+def in_python(text: str) -> str:
     """A message with the names of options as Python has them: --kv-heads 3 as kv_heads 3."""
     import re
     text = re.sub(r"; sluice --help lists them", "", text)

@@ -2,11 +2,17 @@
 """Plans without a run: what would lie where, and what memory it would take, before anything is allocated."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+import json
+import os
+import re
+import subprocess
+import tempfile
+from typing import Any, Callable, Dict, List, NamedTuple, Union
 
 from . import _library as c
-from . import notebook
+from . import errors, notebook
 from ._library import lib
+from .models import Model, in_python, words
 from .run import Run, _Plan, lower_record, training_of
 
 
@@ -51,3 +57,47 @@ def plan(model: Callable[..., Any], **options: Any) -> Plan:
     """The plan that Run would make with these options, of which nothing is allocated or run. SL_E_BUDGET and
     SL_E_STUCK are raised as by Run."""
     return Plan(model, **options)
+
+
+class Candidate(NamedTuple):
+    """A plan that a search has found: options for Run, the predicted seconds of a step, the bytes of the largest device,
+    and the command line that runs it."""
+    options: Dict[str, Any]
+    seconds: float
+    memory: int
+    command: List[str]
+
+
+def search(model: Model, devices: Union[int, str] = 1, *, machine: str = "", memory: Union[float, str] = 0,
+           points: int = 5, effort: str = "", **options: Any) -> List[Candidate]:
+    """What `actortune plan` finds: the fastest plans of a shipped or pretrained model within the memory of such devices,
+    best first. devices: how many that are modelled, or "cpu:4"; machine: "h100-sxm-80gb", a file, or "here"; memory: bytes
+    or "76G" a device. Other options are those of `actortune plan --help all`, with _ for -."""
+    if not isinstance(model, Model):
+        raise TypeError("search: a model of sl.load or sl.models is needed; sl.tune looks for plans of models in Python")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "plans.json")
+        size = memory if isinstance(memory, str) else int(memory) or None
+        asked = dict(options, devices="timed:%d" % devices if isinstance(devices, int) else devices, machine=machine or None,
+                     memory=size, points=points, effort=effort or None, json=path)
+        run = subprocess.run([c.tool("actortune"), "plan", *words(asked), *model.words()], capture_output=True, text=True)
+        if run.returncode:
+            raise errors.Error(in_python(re.sub("^actortune[^:]*: ", "", run.stderr.strip())))
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)["plans"]
+    return [Candidate(_run_options(p["words"]), p["step_seconds"], p["memory_bytes"], ["actorrun"] + p["words"]) for p in found]
+
+
+def _run_options(given: List[str]) -> Dict[str, Any]:
+    """Options of Run out of the words of a command line, up to its model; not the devices, which were modelled."""
+    out: Dict[str, Any] = {}
+    for name, value in zip(given[::2], given[1::2]):
+        if not name.startswith("--"):
+            break
+        name = name[2:].replace("-", "_")
+        if name in ("quota", "home"):
+            key, _, what = value.partition("=")
+            out.setdefault({"quota": "quotas", "home": "homes"}[name], {})[key] = int(what) if name == "quota" else what
+        elif name not in ("devices", "machine", "memory"):
+            out[name] = int(value) if re.fullmatch(r"\d+", value) else value
+    return out

