@@ -12,6 +12,20 @@ static sl_status want_dloss(const sl_type *dloss) {
   return sli_want_array("dloss", dloss, SL_F32, 0);
 }
 
+sl_status sli_check_targets(const sl_call *call, const int32_t *ignored) {
+  const int32_t *targets = call->in[1];
+  int64_t classes = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
+  for (int64_t r = 0; r < rows; r++) {
+    bool left = ignored && targets[r] == *ignored;
+    if (!left && (targets[r] < 0 || targets[r] >= classes))
+      return sl_fail(SL_E_INPUT, "target %lld is %d, and there are classes 0 to %lld", (long long)r,
+                     (int)targets[r], (long long)classes - 1);
+  }
+  return SL_OK;
+}
+
+static sl_status cross_entropy_check(const sl_call *call) { return sli_check_targets(call, NULL); }
+
 static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_type *out) {
   (void)attrs, (void)nin;
@@ -159,7 +173,7 @@ const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
     .narrow_in = 1, .padded = true,
     .pieces = SL_PIECES_MEAN, .own = 2,
-    .infer = cross_entropy_infer, .cost = cross_entropy_cost,
+    .infer = cross_entropy_infer, .cost = cross_entropy_cost, .check = cross_entropy_check,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},

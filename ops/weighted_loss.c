@@ -94,6 +94,11 @@ SLI_COST(part_cost, 0, 1, 17)
 
 SLI_COST(join_cost, 0, 2, 10)
 
+static sl_status cross_entropy_check(const sl_call *call) {
+  sli_weighing w = sli_weighing_of(call, 3);
+  return sli_check_targets(call, &w.ignored);
+}
+
 /* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_target_weight = {
@@ -106,7 +111,7 @@ const sl_op sl_op_weighted_cross_entropy = {
     .name = "weighted_cross_entropy", .min_in = 3, .max_in = 4, .nout = 2,
     .narrow_in = 1, .padded = true,
     .pieces = SL_PIECES_SUM, .whole = 12,
-    .infer = cross_entropy_infer, .cost = cross_entropy_cost,
+    .infer = cross_entropy_infer, .cost = cross_entropy_cost, .check = cross_entropy_check,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_weighted_cross_entropy_b, .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_IN(2), SL_DOUT(0), SL_IN(3)},

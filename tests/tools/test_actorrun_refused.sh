@@ -108,6 +108,34 @@ for mistake in 'sl_gleu(x, x);' 'sl_graph_status(args);' 'const char *name = 3; 
   run 2 bad.c
   says "compiling bad.c failed" err; says "bad.c:6:" err; says " error: " err
 done
+# A target that is no class.
+cat >classes.c <<'END'
+#include <sluice/sluice.h>
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  (void)ctx, (void)tick;
+  for (int i = 0; i < 32 && out[0]; i++) ((float *)out[0])[i] = 1;
+  for (int i = 0; i < 4 && out[1]; i++) ((int32_t *)out[1])[i] = i == 2 ? -100 + 112 * CLASS : i;
+}
+static const sl_type types[] = {{.dtype = SL_F32, .ndim = 2, .dim = {4, 8}}, {.dtype = SL_I32, .ndim = 1, .dim = {4}}};
+static const sl_source source = {.nout = 2, .types = types, .fill = fill};
+static const sl_option options[] = {{0}};
+#define weighted(g, x, y) sl_cross_entropy_with(g, x, y, &(sl_loss){.smoothing = 0.1f})
+static sl_status build(sl_graph *g, const sl_args *args) {
+  (void)args;
+  sl_tensor *in[2], *w = sl_param(g, SL_TYPE(SL_F32, 10, 8), SL_NORMAL(0.02f), "w");
+  sl_data(g, &source, in);
+  sl_train(g, LOSS(g, sl_linear(g, in[0], w, NULL), in[1]), NULL);
+  return sl_graph_status(g);
+}
+SL_MODEL(classes, "ten classes", options, build);
+END
+CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" run 2 --steps 1 classes.c
+says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+CC="cc -DCLASS=0 -DLOSS=sl_cross_entropy" run 2 --steps 1 classes.c
+says "step 1, microbatch 0: target 2 is -100, and there are classes 0 to 9" err
+CC="cc -DCLASS=1 -DLOSS=weighted" run 2 --steps 1 classes.c
+says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet classes.c # -100 does not count
 printf 'int x;\n' >nothing.c
 refused 2 "nothing.c exports no model" nothing.c
 CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c
