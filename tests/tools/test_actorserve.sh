@@ -260,6 +260,9 @@ refused() {
 }
 mkdir empty
 refused "gpt: which weights? --init FILE says" gpt
+refused "actorserve: nosuch.gguf: no such file" nosuch.gguf
+ends 0 "$actorrun" --quiet --steps 1 --save long/ gpt --layers 1 --width 8 --heads 1 --context 256 --data "$reference/text.txt"
+refused "kv=2 is too few: one sequence of 256 tokens needs kv=4; a context of 128 would fit" --quota kv=2 long/
 refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
